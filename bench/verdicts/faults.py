@@ -331,7 +331,7 @@ def target_broadcast(w: Work) -> None:
     w.loss = lambda out, y: own(out, y.squeeze(1))
 
 
-@kind("wiring", "norm_frozen", "T F", late=True, families=["resnet"])
+@kind("wiring", "norm_frozen left_evaluating", "T F", late=True, families=["resnet"])
 def eval_left_on(w: Work) -> None:
     def evaluate() -> None:
         w.model.eval()

@@ -23,7 +23,8 @@ import traceback
 import warnings
 from typing import Any
 
-import third  # noqa: F401  adds to the two lists
+import modes  # noqa: F401  adds to the two lists
+import third  # noqa: F401  does so, too
 import torch
 import turns  # noqa: F401  does so, too
 from faults import KINDS, work_of
@@ -125,7 +126,7 @@ def cases(half: str, draws: range) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--half", choices=["tuned", "unseen", "third", "turns"], default="tuned")
+    parser.add_argument("--half", choices=["tuned", "unseen", "third", "turns", "modes"], default="tuned")
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--from-draw", type=int, default=0)
     parser.add_argument("--only", nargs="*", help="kinds")

@@ -81,6 +81,7 @@ def test_a_fault_is_one_incident_that_says_its_cause(tdbg, script, fault, id, fi
 
     told = tdbg.json("status", fault)
     (incident,) = told["incidents"]
+    assert ("the graph is cut between Net_l2 and Net_head" in incident["sentence"]) == (fault == "detach")
     assert incident["id"] == id and first_step in (None, incident["first_step"])
     assert incident["sentence"] and incident["advice"] and incident["evidence"] and incident["confidence"]
 

@@ -31,6 +31,8 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "call optimizer.zero_grad() before each backward (once per step where they accumulate)"},
     {"loss_broadcast", kWiring, kCertain, "predictions and targets differ in shape",
      "give both one shape: squeeze(1) the predictions, or unsqueeze(1) the targets"},
+    {"left_evaluating", kWiring, kCertain, "the training goes on in evaluation mode",
+     "call model.train() after each evaluation"},
     {"norm_frozen", kWiring, kLikely, "a norm over batches is left in evaluation mode",
      "call model.train() after each evaluation; norms that are to stay frozen need no gradient either"},
     {"rate_gone", kWiring, kCertain, "the learning rate has decayed to nothing",
@@ -78,6 +80,8 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "look at that step's batch and loss; clip gradients"},
     {"loss_scale", kNumerics, kLikely, "the loss scale keeps falling",
      "gradients overflow at every scale: look for NaN in the model, or train in bfloat16"},
+    {"gradient_underflow", kNumerics, kLikely, "gradients underflow in 16 bits",
+     "scale the loss (torch.amp.GradScaler with weights in float32), or train in bfloat16"},
     {"weights_unchanged", kUpdates, kCertain, "updates change no weight",
      "raise the learning rate, keep weights in 32 bits, and look for what puts old weights back"},
     {"update_lost", kUpdates, kLikely, "updates are rounded away",
@@ -97,6 +101,8 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "check that labels belong to their inputs, the learning rate, and that all layers are connected"},
     {"validation_rises", kEvaluation, kLikely, "validation gets worse while training improves",
      "stop at the best validation loss; more data, regularisation or augmentation"},
+    {"evaluated_training", kEvaluation, kLikely, "an evaluation runs in training mode",
+     "call model.eval() before an evaluation, and model.train() after it"},
     {"rank_died", kJob, kCertain, "a rank died",
      "look at that rank's output and its host's log: out of memory, a signal, an error of its device"},
     {"stalled", kJob, kPossible, "the training stands still",
@@ -135,6 +141,8 @@ bool LeadsTo(const DetectorInfo& first, int64_t first_step, const DetectorInfo& 
       return later.family == kUpdates || later.family == kLearning ||
              (later.family == kNumerics && later_step >= first_step - kStateSteps) ||
              (later.family == kEvaluation && first.id == "norm_frozen") ||
+             (first.id == "left_evaluating" && (later.id == "norm_frozen" || later.family == kEvaluation)) ||
+             (first.id == "norm_frozen" && later.id == "left_evaluating") ||
              (later.family == kData && first.id == "same_batch") ||
              (later.family == kWiring && first.id == "rate_jump" && later.id == "rate_cut") ||
              (later.family == kWiring && first.id == "zero_rate" && later.id == "rate_cut");

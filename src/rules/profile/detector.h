@@ -54,6 +54,7 @@ void AddNonfinite(Detectors* to);
 void AddNumerics(Detectors* to);
 void AddConnections(Detectors* to);
 void AddWiring(Detectors* to);
+void AddModes(Detectors* to);
 void AddStart(Detectors* to);
 void AddUpdates(Detectors* to);
 void AddLearning(Detectors* to);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "base/text.h"
 #include "rules/profile/detector.h"
 #include "rules/profile/history.h"
 #include "trial/step_name.h"
@@ -83,8 +84,51 @@ class ValidationRises : public Detector {
   bool told_ = false;
 };
 
+// Losses without gradients in training mode. A loop over a set of validation has several of them between two
+// steps of the training, or one now and then; one or more at every step are a part of the training itself
+// (batches that are chosen by their loss).
+class EvaluatedTraining : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (!step.train() || told_) return;
+    ++steps_;
+    const auto losses = step.series("evaluated_in_training");
+    if (losses) {
+      const bool apart = last_ == 0 || steps_ - last_ >= kApart;
+      last_ = steps_;
+      count_ = static_cast<uint64_t>(*losses);
+      loops_ += count_ > 1;
+      seldom_ += apart;
+      return;
+    }
+    if (loops_ == 0 && seldom_ < kSeldom) return;
+    // Not at every step: that is known once there was a step without.
+    told_ = true;
+    Finding finding = MakeFinding(step, "evaluated_training");
+    finding.measure = "losses without gradients in training mode";
+    finding.value = static_cast<double>(count_);
+    finding.comparison = ">";
+    finding.text = fmt::format(
+        "{} without gradients between two steps of training, while the model was in training mode: its "
+        "dropout "
+        "drops, and its norms over batches use the batches of the evaluation",
+        base::Counted(count_, "loss was computed", "losses were computed"));
+    findings->push_back(std::move(finding));
+  }
+
+ private:
+  static constexpr int64_t kApart = 5, kSeldom = 3;
+  int64_t steps_ = 0, last_ = 0;
+  uint64_t count_ = 0;
+  int loops_ = 0, seldom_ = 0;
+  bool told_ = false;
+};
+
 }  // namespace
 
-void AddEvaluation(Detectors* to) { to->push_back(std::make_unique<ValidationRises>()); }
+void AddEvaluation(Detectors* to) {
+  to->push_back(std::make_unique<ValidationRises>());
+  to->push_back(std::make_unique<EvaluatedTraining>());
+}
 
 }  // namespace tdbg::rules::profile

@@ -370,6 +370,69 @@ class LossScale : public Detector {
   bool told_ = false;
 };
 
+// What is below the smallest number of float16 becomes zero. A gradient with many zeros is lost that way
+// where nothing between it and the loss is far above that number: dead units leave a large gradient behind
+// them.
+class GradientUnderflow : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (!step.train() || step.step().skipped() || told_) return;
+    steps_.resize(step.parameters().size());
+    std::vector<size_t> halves;
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const Parameter& parameter = step.parameters()[i];
+      if (parameter.gradient_now && parameter.gradient_now->count > 0 &&
+          step.step().tensor(*parameter.gradient).dtype == DType::kFloat16)
+        halves.push_back(i);
+    }
+    // From the loss on.
+    std::sort(halves.begin(), halves.end(), [&](size_t a, size_t b) {
+      return std::pair(step.parameters()[a].order, a) > std::pair(step.parameters()[b].order, b);
+    });
+    double largest = 0, most_zeros = 0, bound = 0;
+    const Parameter* most = nullptr;
+    for (const size_t i : halves) {
+      const Parameter& parameter = step.parameters()[i];
+      const Numbers& now = *parameter.gradient_now;
+      if (const uint64_t left = now.count - now.zeros; left > 0)
+        largest = std::max(largest, now.l2 / std::sqrt(static_cast<double>(left)));
+      const double zeros = static_cast<double>(now.zeros) / static_cast<double>(now.count);
+      const bool under = parameter.matrix() && now.finite() && zeros > kZeros && largest < kTiny;
+      steps_[i] = under ? steps_[i] + 1 : 0;
+      if (steps_[i] < kInARow || zeros <= most_zeros) continue;
+      most = &parameter;
+      most_zeros = zeros;
+      bound = largest;
+    }
+    // A loss of zero has nothing to teach.
+    if (most == nullptr || std::ranges::all_of(step.losses(), [](const Loss& l) { return l.value == 0; }))
+      return;
+    told_ = true;
+    Finding finding = MakeFinding(step, "gradient_underflow", step.step().tensor(*most->gradient).name);
+    finding.measure = "share of zeros";
+    finding.value = most_zeros;
+    finding.comparison = ">";
+    finding.threshold = kZeros;
+    finding.text = fmt::format(
+        "{:.0f} % of the elements of {} have been 0 for {} steps; float16 holds nothing "
+        "below 6e-8, and {}",
+        100 * most_zeros, finding.tensor, kInARow,
+        bound > 0 ? fmt::format("no gradient from it to the loss is above {:.1g} "
+                                "(root of the mean square)",
+                                bound)
+                  : std::string("all from it to the loss are 0"));
+    findings->push_back(std::move(finding));
+  }
+
+ private:
+  // Some of the smallest numbers of float16: what differs by one of them is all that is left of a gradient.
+  static constexpr double kTiny = 20 * 0x1p-24, kZeros = 0.5;
+  static constexpr int kInARow = 10;
+
+  std::vector<int> steps_;
+  bool told_ = false;
+};
+
 }  // namespace
 
 void AddNonfinite(Detectors* to) { to->push_back(std::make_unique<NonfiniteDetector>()); }
@@ -381,6 +444,7 @@ void AddNumerics(Detectors* to) {
   to->push_back(std::make_unique<LossBack>());
   to->push_back(std::make_unique<GradientJump>());
   to->push_back(std::make_unique<LossScale>());
+  to->push_back(std::make_unique<GradientUnderflow>());
 }
 
 }  // namespace tdbg::rules::profile

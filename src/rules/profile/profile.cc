@@ -137,6 +137,7 @@ class Profile : public Rule {
     Phase phase;
     phase.stepped = std::move(stepped);
     AddWiring(&phase.what_is_fed);
+    AddModes(&phase.what_is_fed);
     AddData(&phase.what_is_fed);
     AddNumerics(&phase.of_phase);
     AddUpdates(&phase.of_phase);

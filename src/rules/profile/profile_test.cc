@@ -54,7 +54,7 @@ TEST(ProfileDetectors, EachOptimizerLacksGradientsOfItsOwn) {
 
 TEST(ProfileDetectors, ANormThatAnEvaluationLeftFrozen) {
   const auto run = [](bool evaluated, bool left, bool scale_is_frozen) {
-    Training training(AddWiring);
+    Training training(AddModes);
     if (scale_is_frozen) training.contexts["parameters"] = R"({"frozen": ["Net_norm.weight"]})";
     return training.Run(60, [&](int step) {
       if (step == 30 && evaluated) training.Step(ModeKey::kEval);
@@ -68,9 +68,56 @@ TEST(ProfileDetectors, ANormThatAnEvaluationLeftFrozen) {
 }
 
 TEST(ProfileDetectors, ANormThatNeverBegan) {
-  Training untouched(AddWiring), pretrained(AddWiring);
+  Training untouched(AddModes), pretrained(AddModes);
   EXPECT_EQ(untouched.Run(40, [&](int) { untouched.running_mean = 0; }), "norm_frozen at 20");
   EXPECT_EQ(pretrained.Run(40, [](int) {}), "");
+}
+
+TEST(ProfileDetectors, ATrainingThatAnEvaluationLeftInItsMode) {
+  const auto run = [](int since, int until, bool evaluated) {
+    Training training(AddModes);
+    return training.Run(60, [&](int step) {
+      if (step == since && evaluated) training.Step(ModeKey::kEval);
+      training.series.erase("trained_in_evaluation");
+      if (step >= since && step < until) training.series["trained_in_evaluation"] = 2;
+      training.running_mean += 0.01;
+    });
+  };
+  EXPECT_EQ(run(30, 60, true), "left_evaluating at 40");
+  EXPECT_EQ(run(30, 39, true), "") << "nine steps";
+  EXPECT_EQ(run(30, 60, false), "") << "no evaluation did that";
+  EXPECT_EQ(run(0, 60, true), "") << "a fine-tuning that never was in training mode";
+}
+
+TEST(ProfileDetectors, AnEvaluationInTrainingMode) {
+  const auto run = [](int every, double losses) {
+    Training training(AddEvaluation);
+    return training.Run(60, [&](int step) {
+      training.series.erase("evaluated_in_training");
+      if (step % every == 0 && step > 0) training.series["evaluated_in_training"] = losses;
+    });
+  };
+  EXPECT_EQ(run(10, 4), "evaluated_training at 11");
+  EXPECT_EQ(run(10, 1), "evaluated_training at 31") << "of one batch each";
+  EXPECT_EQ(run(2, 1), "") << "a part of the training";
+  EXPECT_EQ(run(1, 8), "") << "batches that are chosen by their loss";
+}
+
+TEST(ProfileDetectors, GradientsThatUnderflow) {
+  const auto run = [](DType dtype, double l2, uint64_t zeros, double bias) {
+    Training training(AddNumerics, dtype);
+    training.bias_gradient = bias;
+    return training.Run(30, [&](int) {
+      training.gradient = l2;
+      training.gradient_zeros = zeros;
+    });
+  };
+  EXPECT_EQ(run(DType::kFloat16, 3e-6, 200, -1), "gradient_underflow at 9");
+  EXPECT_EQ(run(DType::kFloat16, 0, 256, -1), "gradient_underflow at 9") << "all of it is gone";
+  EXPECT_EQ(run(DType::kFloat16, 3e-6, 100, -1), "") << "most of it is there";
+  EXPECT_EQ(run(DType::kFloat16, 0.1, 200, -1), "") << "units that are dead";
+  EXPECT_EQ(run(DType::kFloat32, 3e-6, 200, -1), "");
+  EXPECT_EQ(run(DType::kFloat16, 0, 256, 0.1), "") << "what comes from the loss is large: the layer is dead";
 }
 
 TEST(ProfileDetectors, ARateThatDecaysAway) {

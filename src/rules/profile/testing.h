@@ -23,7 +23,8 @@ namespace tdbg::rules::profile {
 class Training : public StepContext, public SeesWorkers {
  public:
   explicit Training(void (*add)(Detectors*), DType dtype = DType::kFloat32,
-                    const char* loss_name = "CrossEntropyLoss_output") {
+                    const char* loss_name = "CrossEntropyLoss_output")
+      : dtype_(dtype) {
     Tensor("Net_l1.weight", "weights", "linear", {16, 16}, dtype);
     Tensor("gradient/Net_l1.weight", "gradients", "linear", {16, 16}, dtype);
     Tensor(loss_name, "losses", "", {}, DType::kFloat32);
@@ -53,7 +54,7 @@ class Training : public StepContext, public SeesWorkers {
     batch_ = std::make_unique<MemoryBatch>();
     if (mode == ModeKey::kTrain && !incomplete) {
       Row(0, 256, weight, 0.1);
-      if (gradient >= 0) Row(1, 256, gradient, 0.1);
+      if (gradient >= 0) Row(1, 256, gradient, 0.1, gradient_zeros);
       Row(3, 16, running_mean, 0.1);
       if (bias_gradient >= 0) Row(Index("gradient/Net_l1.bias", "gradients"), 16, bias_gradient, 0.1);
       if (bias_gradient >= 0) Row(Index("Net_l1.bias", "biases"), 16, 1, 0.1);
@@ -89,6 +90,7 @@ class Training : public StepContext, public SeesWorkers {
   double weight = 4, gradient = 0.1, loss = 1, running_mean = 1, rate = 0.01, bias_gradient = -1;
   double seconds = 0.02;  // from the step before
   int64_t wall_nanos = 1'000'000'000;
+  uint64_t gradient_zeros = 0;
   std::vector<WorkerFate> fates;
   std::map<std::string, std::string> errors;  // by worker
   std::optional<double> differentiated;
@@ -146,14 +148,14 @@ class Training : public StepContext, public SeesWorkers {
     for (size_t i = 0; i < tensors_.size(); ++i) {
       if (tensors_[i].name == name) return static_cast<TensorIndex>(i);
     }
-    Tensor(name, collection, "", {}, DType::kFloat32);
+    Tensor(name, collection, "", {}, std::string_view(collection) == "context" ? DType::kFloat32 : dtype_);
     return static_cast<TensorIndex>(tensors_.size() - 1);
   }
-  void Row(uint32_t tensor, uint64_t count, double l2, double mean) {
+  void Row(uint32_t tensor, uint64_t count, double l2, double mean, uint64_t zeros = 0) {
     Summary summary;
     summary.count = count;
     summary.l1 = summary.l2 = l2;
-    summary.zero_count = l2 == 0 ? count : 0;
+    summary.zero_count = l2 == 0 ? count : zeros;
     summary.m3 = summary.m4 = 0;
     summary.variance = count > 1 ? l2 * l2 / static_cast<double>(count) : 0;
     summary.mean = summary.min = summary.max = summary.abs_min = summary.abs_max = mean;
@@ -166,6 +168,7 @@ class Training : public StepContext, public SeesWorkers {
     scalars_.push_back(scalar);
   }
 
+  const DType dtype_;
   Digest digest_;
   Detectors detectors_;
   StepInfo info_;

@@ -87,10 +87,30 @@ class NoGradient : public Detector {
     finding.value = past.steps;
     finding.comparison = ">=";
     finding.threshold = kSteps;
-    finding.text =
-        fmt::format("{} of the {} that {} updates got no gradient in {} steps: {}",
-                    base::Counted(names.size(), "parameter"), all, optimizer, past.steps, Names(names));
+    finding.text = fmt::format("{} of the {} that {} updates got no gradient in {} steps: {}{}",
+                               base::Counted(names.size(), "parameter"), all, optimizer, past.steps,
+                               Names(names), Cut(step, optimizer, past.never));
     findings->push_back(std::move(finding));
+  }
+
+  // Where the graph is cut: with nothing on one side of it, and something on all of the other.
+  static std::string Cut(const Digest& step, const std::string& optimizer,
+                         const std::set<std::string>& never) {
+    const Parameter *last_without = nullptr, *first_with = nullptr;
+    size_t without = 0;
+    for (const Parameter& parameter : step.parameters()) {
+      if (parameter.frozen || parameter.group < 0 ||
+          step.groups()[static_cast<size_t>(parameter.group)].optimizer != optimizer)
+        continue;
+      const bool none = never.contains(parameter.name);
+      without += none;
+      const Parameter*& bound = none ? last_without : first_with;
+      if (bound == nullptr || (none ? parameter.order > bound->order : parameter.order < bound->order))
+        bound = &parameter;
+    }
+    if (without != never.size() || without < 2 || first_with == nullptr || last_without == nullptr) return {};
+    if (last_without->order > first_with->order || last_without->layer() == first_with->layer()) return {};
+    return fmt::format("; the graph is cut between {} and {}", last_without->layer(), first_with->layer());
   }
 
   std::map<std::string, Past> past_;  // by the optimizer's label
@@ -450,71 +470,6 @@ class LossBroadcast : public Detector {
   bool told_ = false;
 };
 
-// A norm over batches that was left in evaluation mode: its running average stands still while the training
-// goes on. Somebody may want that; what nobody wants is that it ends with an evaluation, or that it never
-// began.
-class NormFrozen : public Detector {
- public:
-  void Judge(const Digest& step, std::vector<Finding>* findings) override {
-    if (step.eval()) {
-      evaluated_ = true;
-      return;
-    }
-    if (!step.train() || told_ || step.stepped().empty()) return;
-    const bool turns = turns_.Now();
-    for (const RunningMean& mean : step.running_means()) {
-      if (!mean.now.finite()) continue;
-      Past& past = past_[mean.name];
-      const bool same = past.seen > 0 && past.l2 == mean.now.l2 && past.mean == mean.now.mean;
-      ++past.seen;
-      past.l2 = mean.now.l2;
-      past.mean = mean.now.mean;
-      if (!same) {
-        past.changes += past.seen > 1;
-        past.still = 0;
-        continue;
-      }
-      if (past.still++ == 0) past.since_evaluation = evaluated_;
-      // A norm of another model, which is trained in turn, stands still between those turns.
-      const bool its_own = !turns || 2 * past.changes >= past.seen - past.still;
-      const bool left = past.changes >= kSteps && its_own && past.since_evaluation && past.still >= kSteps;
-      const bool untouched = past.changes == 0 && mean.now.l2 == 0 && past.still >= 2 * kSteps;
-      if (!left && !untouched) continue;
-      // Its scale and shift are trained: that tells it from one that is frozen on purpose.
-      const Parameter* const scale =
-          step.parameter(mean.name.substr(0, mean.name.size() - sizeof("running_mean") + 1) + "weight");
-      if (scale == nullptr || scale->frozen || scale->group < 0) continue;
-      told_ = true;
-      Finding finding = MakeFinding(step, "norm_frozen", mean.name);
-      finding.measure = "steps without a change";
-      finding.value = past.still;
-      finding.comparison = ">=";
-      finding.threshold = left ? kSteps : 2 * kSteps;
-      finding.text = left ? fmt::format(
-                                "{} has not changed in {} steps of training, since an evaluation; "
-                                "it had at each step before",
-                                mean.name, past.still)
-                          : fmt::format("{} is what it was made with (zeros) after {} steps of training",
-                                        mean.name, past.still);
-      findings->push_back(std::move(finding));
-      return;
-    }
-    evaluated_ = false;
-  }
-
-  void Returns(int64_t) override { turns_.Returned(); }
-
- private:
-  struct Past {
-    double l2 = 0, mean = 0;
-    int seen = 0, changes = 0, still = 0;
-    bool since_evaluation = false;
-  };
-  std::map<std::string, Past> past_;
-  TakingTurns turns_;
-  bool evaluated_ = false, told_ = false;
-};
-
 // A schedule that is stepped too often: it ends long before the training does.
 class RateGone : public Detector {
  public:
@@ -569,7 +524,6 @@ void AddWiring(Detectors* to) {
   to->push_back(std::make_unique<SameBatch>());
   to->push_back(std::make_unique<GradientsKept>());
   to->push_back(std::make_unique<LossBroadcast>());
-  to->push_back(std::make_unique<NormFrozen>());
   to->push_back(std::make_unique<RateGone>());
 }
 

@@ -2,7 +2,7 @@
 
 Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (hash of
 a sample of the first input of the last root forward), gradients_absent, gradients_kept (1: nobody reset them),
-loss_scale, skipped, grad_norm; of what the training is fed: data.py.
+loss_scale, skipped, grad_norm; of what the training is fed: data.py; of the mode that modules are in: module_modes.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
 loss_broadcast (shapes), optimizer_uncounted (how many steps had no gradient at all, so far), optimizer/<optimizer>
 (class, groups, options).
@@ -25,6 +25,7 @@ from ..guard import pass_on
 from ..steps import TRAIN
 from ..structure import first
 from .data import Data
+from .module_modes import ModuleModes
 from .params import READER, local
 from .unseen import unseen
 
@@ -95,6 +96,7 @@ class Context(BaseContext):
         self.uncounted = 0      # steps of an optimizer without any gradient: its own count does not know of them
         self._uncounted_told = 0
         self.data = Data(session)
+        self.modes = ModuleModes()
 
     # Scalars ------------------------------------------------------------------------------------------------
 
@@ -304,5 +306,7 @@ class Context(BaseContext):
         if self.norm is not None:
             norm, self.norm = self.norm, None
             self.add("context/grad_norm", norm)
+        for name, number in self.modes.take():
+            self.add(name, number)
         self.data.step_ends()
         self.add_batch()

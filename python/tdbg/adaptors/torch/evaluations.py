@@ -164,6 +164,8 @@ class Evaluations:
             if evaluation not in training:
                 self._over(evaluation)
         session = self.session
+        if last in training:
+            session.context.modes.trains()
         for evaluation in training:
             session.losses.train.extend(evaluation.losses)
             session.context.take_batch(evaluation.batch)

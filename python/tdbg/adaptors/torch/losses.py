@@ -114,6 +114,7 @@ class Losses:
             if not evaluating and session.idle[TRAIN]:
                 return
         elif not evaluating:    # a metric, or an evaluation whose author forgot model.eval()
+            session.context.modes.compared_without_gradients()
             return
         factor = factor and factor()
         pending, micro = self.eval if evaluating else self.train, self.micro

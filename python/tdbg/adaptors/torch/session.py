@@ -407,6 +407,7 @@ class Session(LoopSession):
         self.optimizers.left_by_exception()
         evaluation = self.entries.evaluates(module)
         self.evaluations.close(next_evaluates=evaluation)
+        self.context.modes.forward_begins(module, evaluation)
         if evaluation:
             self._forward = EVAL
             self.evaluations.begins(module, args, kwargs, twin)
