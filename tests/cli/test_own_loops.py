@@ -45,6 +45,14 @@ for _ in range(3):
     nn.functional.mse_loss(model(torch.ones(2, 4)), torch.zeros(2, 3)).backward()
     optimizer.step()
 """, ["3 forwards of the model, 3 losses, 3 calls of backward, and no optimizer stepped", "tdbg.attach(model)", "tdbg.step()"]),
+    "an optimizer that is never stepped": ("""
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(torch.ones(2, 4)), torch.zeros(2, 3)).backward()
+""", ["no optimizer stepped, so no weight was updated: SGD was made, and step() was never called",
+      "call optimizer.step() after backward()"]),
     "an evaluation": ("""
 model = nn.Linear(4, 3).eval()
 with torch.no_grad():

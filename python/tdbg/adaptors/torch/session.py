@@ -517,7 +517,8 @@ class Session(LoopSession):
     # The end ------------------------------------------------------------------------------------------------
 
     def what_was_seen(self) -> str | None:
-        return self.unknown.why_nothing(self.forwards, self.losses.seen, self.backwards)
+        made = [entry.label for entry in list(self.optimizers.entries.values()) if not entry.ignored]
+        return self.unknown.why_nothing(self.forwards, self.losses.seen, self.backwards, made)
 
     @unseen
     def _last_words(self) -> None:

@@ -66,8 +66,9 @@ class UnknownModels:
         itself."""
         return self.called if self.called > len(self._handles) or self._backwards == 1 else 0
 
-    def why_nothing(self, forwards: int, losses: int, backwards: int) -> str:
-        """Why there is no training step, in the words of what was seen: so many of each."""
+    def why_nothing(self, forwards: int, losses: int, backwards: int, made: Sequence[str]) -> str:
+        """Why there is no training step, in the words of what was seen: so many of each. `made`: labels of
+        optimizers."""
         if not forwards + backwards + losses:
             return ("torch was imported, and nothing was trained: no optimizer was made, backward was never called and "
                     "no loss was computed")
@@ -77,8 +78,13 @@ class UnknownModels:
         said = f"torch: {', '.join(seen)}, and no optimizer stepped"
         if not backwards:
             return said + ": this was an evaluation, and tdbg records trainings"
-        return (said + ": an update that the script writes itself is recorded where tdbg.attach(model) names the model "
-                       "and tdbg.step() stands where optimizer.step() would")
+        by_itself = ("an update that the script writes itself is recorded where tdbg.attach(model) names the model and "
+                     "tdbg.step() stands where optimizer.step() would")
+        if not made:
+            return f"{said}: {by_itself}"
+        others = f" and {len(made) - 1} more were" if len(made) > 1 else " was"
+        return (f"{said}, so no weight was updated: {made[0]}{others} made, and step() was never called; call "
+                f"optimizer.step() after backward() ({by_itself})")
 
     def forget(self) -> None:
         for handle in self._handles:
