@@ -10,7 +10,7 @@
 
 #include "base/printable.h"
 #include "plan/plan.h"
-#include "watch/replay.h"
+#include "rules/judged_run.h"
 
 namespace tdbg::cli {
 namespace {
@@ -83,7 +83,7 @@ std::string Joined(const std::vector<std::string>& texts) {
 
 std::vector<EmptyCollection> EmptyCollections(const Trial& trial, const std::string& run) {
   std::vector<EmptyCollection> out;
-  const auto plan = watch::PlanOf(run);
+  const auto plan = rules::PlanOf(run);
   if (!plan) return out;
   auto names = trial.tensor_names();
   if (!names.ok()) return out;

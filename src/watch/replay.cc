@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "rulehost/registry.h"
+#include "rules/judged_run.h"
 #include "trial/access.h"
 #include "watch/events.h"
 
@@ -17,27 +18,6 @@ constexpr int64_t kAnswerMillis = 1000;
 
 rules::JobEnd EndOf(RunState state) {
   return state == RunState::kCrashed ? rules::JobEnd::kFailed : rules::JobEnd::kCompleted;
-}
-
-rules::RuleEnvironment EnvironmentOf(const std::string& run) {
-  rules::RuleEnvironment environment;
-  environment.open_trial = [run](const std::string& path) {
-    auto opened = Trial::Open(path);
-    if (opened.ok() || opened.status().code() != Code::kNotFound || path.starts_with('/')) return opened;
-    const size_t slash = run.find_last_not_of('/') == std::string::npos
-                             ? std::string::npos
-                             : run.rfind('/', run.find_last_not_of('/'));
-    auto beside = Trial::Open(base::JoinPath(slash == std::string::npos ? "." : run.substr(0, slash), path));
-    return beside.ok() ? std::move(beside) : std::move(opened);
-  };
-  return environment;
-}
-
-std::optional<plan::Plan> PlanOf(const std::string& run) {
-  const auto text = base::LocalFileSystem().ReadFile(base::JoinPath(run, "plan.json"));
-  if (!text.ok()) return std::nullopt;
-  auto plan = plan::Plan::FromJson(*text);
-  return plan.ok() ? std::optional(*std::move(plan)) : std::nullopt;
 }
 
 namespace {
@@ -70,9 +50,9 @@ Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<pl
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rulehost::Registry> registry,
                         rulehost::Registry::Create(rules, {trial.path(), attempt}));
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rules::Engine> engine,
-                        rules::Engine::Create(rules, *registry, EnvironmentOf(trial.path())));
+                        rules::Engine::Create(rules, *registry, rules::EnvironmentOf(trial.path())));
   TDBG_ASSIGN_OR_RETURN(const Decisions decisions, ReadDecisions(trial.path()));
-  if (const auto plan = PlanOf(trial.path())) (void)engine->UsePlan(*plan);
+  if (const auto plan = rules::PlanOf(trial.path())) (void)engine->UsePlan(*plan);
   for (const rules::LostWorker& worker : decisions.lost) engine->DeclareLost(worker);
   for (const int64_t stopped : decisions.stopped) engine->DeclareStopped(stopped);
   for (const rules::Stall& stall : decisions.stalls) engine->DeclareStalled(stall);

@@ -1,7 +1,6 @@
 // Judges a run again: for `tdbg check`, and for tests that compare a watcher with it.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,12 +21,6 @@ namespace tdbg::watch {
 Result<std::vector<rules::RuleStatus>> Replay(
     Trial& trial, const std::vector<plan::RuleConfig>& rules, int64_t wall_nanos,
     std::vector<std::pair<size_t, rules::Report>>* reports = nullptr, int64_t attempt = -1);
-
-/// How rules open other runs: by path, or by the name of a run beside `run`.
-rules::RuleEnvironment EnvironmentOf(const std::string& run);
-
-/// The plan the run was captured with; nothing if the run has none that can be read.
-std::optional<plan::Plan> PlanOf(const std::string& run);
 
 /// How the run ended, for rules in progress, if no launcher recorded it.
 rules::JobEnd EndOf(RunState state);

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/printable.h"
 #include "rulehost/registry.h"
+#include "rules/judged_run.h"
 #include "trial/access.h"
 #include "trial/step_name.h"
 #include "watch/action_runner.h"
@@ -449,7 +450,7 @@ struct Watcher::Impl {
       snapshot = engine->statuses();
       return opened;
     }
-    if (const auto plan = PlanOf(options.run)) {
+    if (const auto plan = rules::PlanOf(options.run)) {
       for (const size_t i : engine->UsePlan(*plan))
         Log("rule " + engine->statuses()[i].name + ": " + engine->statuses()[i].details);
     }
@@ -521,7 +522,7 @@ Result<std::unique_ptr<Watcher>> Watcher::Create(WatchOptions options) {
   TDBG_ASSIGN_OR_RETURN(impl->registry,
                         rulehost::Registry::Create(impl->options.rules, {impl->options.run, -1}));
   TDBG_ASSIGN_OR_RETURN(impl->engine, rules::Engine::Create(impl->options.rules, *impl->registry,
-                                                            EnvironmentOf(impl->options.run)));
+                                                            rules::EnvironmentOf(impl->options.run)));
   impl->engine->OnAnswer([watcher = impl.get()] {
     const std::lock_guard lock(watcher->mutex);
     if (watcher->wakeable) watcher->wakeable->Wake();

@@ -6,9 +6,9 @@
 
 #include "base/file.h"
 #include "base/testing.h"
+#include "rules/judged_run.h"
 #include "run_writer.h"
 #include "scenario.h"
-#include "watch/replay.h"
 
 namespace tdbg::scenarios {
 namespace {
@@ -24,7 +24,7 @@ class ScenarioTest : public testing::Test {
     config.parameters = scenario_.parameters;
     base::ScratchDirectory scratch;
     const std::string run = scratch / "run";
-    auto engine = rules::Engine::Create({config}, rules::BuiltinRules(), watch::EnvironmentOf(run));
+    auto engine = rules::Engine::Create({config}, rules::BuiltinRules(), rules::EnvironmentOf(run));
     if (expected.refused) {
       ASSERT_FALSE(engine.ok()) << "was accepted";
       EXPECT_EQ(engine.status().code(), Code::kInvalidArgument);
@@ -34,7 +34,7 @@ class ScenarioTest : public testing::Test {
     }
     TDBG_ASSERT_OK(engine);
     TDBG_ASSERT_OK(WriteRuns(scenario_, run));
-    if (const auto plan = watch::PlanOf(run)) (*engine)->UsePlan(*plan);
+    if (const auto plan = rules::PlanOf(run)) (*engine)->UsePlan(*plan);
     for (const rules::Stall& stall : scenario_.stalls) (*engine)->DeclareStalled(stall);
     auto trial = Trial::Open(run);
     TDBG_ASSERT_OK(trial);
