@@ -22,7 +22,8 @@ class UploadCommand : public Command {
     flags.AddFlag("--json", json_, "what was sent as one JSON document on stdout");
     flags.Footer(
         "\nMay be given again: only what is missing is sent. A run that still trains is sent as far as it "
-        "got;\ntdbg run --upload follows it.");
+        "got, and\nreaders see one that goes on; give the command again once it has ended. tdbg run --upload "
+        "follows it.");
   }
 
   Result<int> Run() override {

@@ -320,6 +320,12 @@ Result<std::vector<ObjectInfo>> Mirror::List(const std::optional<UploadState>& s
 // for gone, and with it the machine (kGoneNanos).
 bool Mirror::MayGoOn(const UploadState& state, int64_t age_nanos) {
   if (!state.following) return false;
+  if (state.left) {  // nobody promised a sign of life: silence says nothing
+    if (options_.say && !std::exchange(said_late_, true))
+      options_.say(fmt::format("it was sent {} s ago, on {}, while it trained; tdbg upload sends what came since",
+                               age_nanos / 1'000'000'000, state.host));
+    return true;
+  }
   const bool gone = age_nanos >= state.SilenceNanos(kGoneNanos);
   const bool late = !gone && age_nanos >= state.SilenceNanos(kReplacedNanos);
   bool& said = gone ? said_gone_ : said_late_;

@@ -27,6 +27,12 @@ int64_t UploadState::SilenceNanos(int64_t least_nanos) const {
   return std::max(least_nanos, kMissedBeats * beat_millis_said * 1'000'000);
 }
 
+bool UploadState::SaysAs(const UploadState& other) const {
+  return run == other.run && uploader == other.uploader && complete == other.complete &&
+         following == other.following && left == other.left && beat_millis == other.beat_millis &&
+         held == other.held;
+}
+
 std::string UploadState::ToJson() const {
   return format::DumpJson({{"format", {{"major", 1}, {"minor", 0}}},
                            {"kind", "upload"},
@@ -35,6 +41,7 @@ std::string UploadState::ToJson() const {
                            {"host", host},
                            {"complete", complete},
                            {"following", following},
+                           {"left", left},
                            {"beat_millis", beat_millis},
                            {"files", files},
                            {"held", held}});
@@ -48,6 +55,7 @@ Result<UploadState> UploadState::FromJson(std::string_view text) {
   format::GetField(json, "host", &state.host);
   format::GetField(json, "complete", &state.complete);
   format::GetField(json, "following", &state.following);
+  format::GetField(json, "left", &state.left);
   format::GetField(json, "beat_millis", &state.beat_millis);
   format::GetField(json, "files", &state.files);
   format::GetField(json, "held", &state.held);

@@ -35,10 +35,13 @@ struct UploadState {
   int64_t files = 0;        ///< once complete: how many of the run's files are there
   std::vector<std::string>
       held;  ///< locks that were held when it was written: "launcher.lock", "0/worker_0/lock"
+  bool left = false;  ///< more will come, and nobody sends it: the run was sent once while it trained
 
   /// How long its uploader is silent before it is replaced, or taken for gone.
   /// \param least_nanos  kReplacedNanos, kGoneNanos
   int64_t SilenceNanos(int64_t least_nanos) const;
+  /// Whether readers learn the same of both: all but counts.
+  bool SaysAs(const UploadState& other) const;
   std::string ToJson() const;
   static Result<UploadState> FromJson(std::string_view text);
 };

@@ -9,12 +9,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
+#include "storage/journal_sender.h"
 #include "storage/object_store.h"
+#include "storage/run_directory_files.h"
 #include "storage/upload_state.h"
 
 namespace tdbg::storage {
@@ -25,7 +27,8 @@ struct UploadOptions {
   /// Uploader::id of a process that is known to be gone: its prefix is taken over at once. Empty: an id of
   /// its own.
   std::string predecessor;
-  int64_t every_millis = 5'000;  ///< time between two looks at the directory
+  int64_t every_millis = 1'000;  ///< time between two looks at the directory
+  int64_t beat_millis = 5'000;   ///< so often the store hears who lives, if nothing else changes
   int files_at_once = 4;
   /// How long the rest is tried at the end of the job if the store fails.
   int64_t grace_millis = 600'000;
@@ -53,50 +56,33 @@ class Uploader {
   Status Claim();
   /// Uploads what is new until Stop is called, then the rest. \error what is left, and why
   Status Follow();
-  /// Uploads everything once and marks the prefix as complete.
+  /// Uploads everything once. Marks the prefix as complete if nothing can come any more.
   Status SendAll();
   /// The job is over: Follow uploads the rest and returns.
   void Stop() { stopping_ = true; }
+  /// After Follow or SendAll: processes of the run live, more will come, and nobody sends it.
+  bool goes_on() const { return goes_on_; }
   const UploadTotals& totals() const { return totals_; }
   /// What the claimed prefix says of whose it is.
   const std::string& id() const { return uploader_; }
 
  private:
-  struct File {
-    std::string name;  ///< below the run's directory
-    uint64_t bytes = 0;
-    int64_t modified_nanos = 0;
-    uint64_t inode = 0;
-    bool Same(const File& other) const {
-      return bytes == other.bytes && modified_nanos == other.modified_nanos && inode == other.inode;
-    }
-  };
   struct Sent {
-    File file;
+    RunFile file;
     int64_t monotonic_nanos = 0;
   };
-  struct Journal {
-    uint64_t epoch = 0, counter = 0, inode = 0, writer_id = 0;
-    uint64_t committed_pos = 0, sealed_pos = 0, ended = 0;
-    std::vector<JournalPart> parts;  ///< in the store, of this epoch
-    std::vector<JournalPart> stale;  ///< in the store, no longer needed
-  };
-
   Status Pass(bool last);
   Status LookAtStore();
   Status TakeBackEnds();
-  /// \error kUnavailable  a directory could not be listed: what was found is not all
-  Result<std::vector<File>> Walk(std::vector<std::string>* workers) const;
-  void TakeFile(const std::string& path, std::vector<File>* files, std::vector<std::string>* workers) const;
-  bool Due(const File& file, bool last) const;
-  Status SendFiles(const std::vector<File>& files);
+  bool Due(const RunFile& file, bool last) const;
+  Status SendFiles(const std::vector<RunFile>& files);
   /// \error kNotFound  it is another one by now; kInvalidArgument  this file cannot go, others may
-  Status SendFile(const File& file);
-  Status SendJournal(const std::string& worker, const std::string& page, Journal* journal);
+  Status SendFile(const RunFile& file);
   /// Which locks of processes are held: the launcher's and these workers'.
   std::vector<std::string> HeldLocks(const std::vector<std::string>& workers) const;
-  /// \param held  what HeldLocks said before the files were read that are in the store by now
-  Status WriteState(bool following, bool complete, std::vector<std::string> held);
+  bool IsLast();
+  /// Writes the state if it differs from what was written last, or a beat is due.
+  Status WriteState(UploadState state);
   /// Under state_mutex_. \error kAlreadyExists  the prefix is another uploader's by now
   Status PutState(const UploadState& state);
   void Beat(const std::stop_token& stop);
@@ -106,7 +92,9 @@ class Uploader {
   const UploadOptions options_;
   std::string run_;
   const std::string uploader_;
-  bool claimed_ = false, looked_ = false;
+  bool looked_ = false, once_ = false, goes_on_ = false;
+  std::optional<bool> launcher_gone_;  ///< once told that the job is over: by a launcher's death
+  int64_t listing_nanos_ = 0;          ///< how long the last listing of the directory took
   std::mutex state_mutex_;
   std::condition_variable_any beats_;
   std::string state_etag_;   ///< guarded by state_mutex_, as are the two below
@@ -114,7 +102,7 @@ class Uploader {
   int64_t state_nanos_ = 0;  ///< when it was tried last
   std::map<std::string, Sent> sent_;
   std::map<std::string, uint64_t> there_;  ///< what the store had before, by name: size in bytes
-  std::map<std::string, Journal> journals_;
+  JournalSender journals_;
   Status refused_;  ///< of the last pass: the first file that will never go, whatever is tried
   UploadTotals totals_;
   std::atomic<bool> stopping_{false};

@@ -79,7 +79,7 @@ class UploaderTest : public testing::Test {
     UploadOptions options;
     options.run_directory = scratch_ / "run";
     options.to.path = "/bucket/run";
-    options.every_millis = every_millis;
+    options.every_millis = options.beat_millis = every_millis;
     options.files_at_once = 1;
     options.say = [](const std::string&) {};
     return options;
@@ -107,16 +107,78 @@ TEST_F(UploaderTest, AWorkerThatEndsWhileItSendsIsNotCalledDeadBeforeItsEndIsThe
   Write("0/worker_0/worker.json", "{}");
   auto lock = base::LocalFileSystem().Lock(scratch_ / "run/0/worker_0/lock");
   ASSERT_TRUE(lock.ok());
-  Uploader uploader(&store_, Options(10'000));
+  Uploader uploader(&store_, Options(20));
   TDBG_ASSERT_OK(uploader.Claim());
-  store_.before_file = [&](const std::string&) { lock->reset(); };  // what it wrote was read before
-  store_.after_state = [&](const UploadState&) { uploader.Stop(); };
+  store_.before_file = [&](const std::string&) {  // the rest of the run was listed before
+    if (*lock) Write("its end", "x");
+    lock->reset();
+  };
+  store_.after_state = [&](const UploadState& state) {
+    EXPECT_TRUE(!state.held.empty() || store_.Head("bucket/run/its end").ok());
+    if (state.held.empty()) uploader.Stop();
+  };
   TDBG_ASSERT_OK(uploader.Follow());
   const std::vector<UploadState> states = store_.states();
-  ASSERT_GE(states.size(), 3u);
-  EXPECT_TRUE(states[1].following);
-  EXPECT_EQ(states[1].held, std::vector<std::string>{"0/worker_0/lock"});
-  EXPECT_TRUE(states.back().held.empty());
+  EXPECT_TRUE(states[0].following);
+  EXPECT_EQ(states[0].held, std::vector<std::string>{"0/worker_0/lock"});
+  EXPECT_TRUE(states.back().complete);
+}
+
+// Whose launcher was killed, or who never had one: `tdbg upload` of a training that goes on.
+TEST_F(UploaderTest, ARunThatGoesOnIsNotCalledComplete) {
+  Write("0/worker_0/worker.json", "{}");
+  for (const std::string name : {"launcher.lock", "0/worker_0/lock"}) {
+    auto lock = base::LocalFileSystem().Lock(scratch_ / ("run/" + name));
+    ASSERT_TRUE(lock.ok());
+    Uploader uploader(&store_, Options(20));
+    TDBG_ASSERT_OK(uploader.Claim());
+    TDBG_ASSERT_OK(uploader.SendAll());
+    EXPECT_TRUE(uploader.goes_on());
+    const UploadState said = store_.states().back();
+    EXPECT_FALSE(said.complete);
+    EXPECT_TRUE(said.following && said.left);
+    EXPECT_EQ(said.held, std::vector<std::string>{name});
+  }
+  Uploader again(&store_, Options(20));  // at once: the one before has ended
+  TDBG_ASSERT_OK(again.Claim());
+  TDBG_ASSERT_OK(again.SendAll());
+  EXPECT_FALSE(again.goes_on());
+  EXPECT_TRUE(store_.states().back().complete);
+}
+
+TEST_F(UploaderTest, ATrainingWhoseLauncherIsGoneIsFollowedToItsEnd) {
+  Write("0/worker_0/worker.json", "{}");
+  auto lock = base::LocalFileSystem().Lock(scratch_ / "run/0/worker_0/lock");
+  ASSERT_TRUE(lock.ok());
+  Uploader uploader(&store_, Options(20));
+  TDBG_ASSERT_OK(uploader.Claim());
+  uploader.Stop();
+  int passes = 0;
+  store_.after_state = [&](const UploadState& state) {
+    EXPECT_TRUE(state.following || *lock == nullptr);
+    if (++passes == 5) lock->reset();
+  };
+  TDBG_ASSERT_OK(uploader.Follow());
+  EXPECT_GE(passes, 6);
+  EXPECT_TRUE(store_.states().back().complete);
+}
+
+TEST_F(UploaderTest, AnotherLauncherThatTakesATrainingOverGetsThePrefix) {
+  Write("0/worker_0/worker.json", "{}");
+  const auto worker = base::LocalFileSystem().Lock(scratch_ / "run/0/worker_0/lock");
+  ASSERT_TRUE(worker.ok());
+  std::unique_ptr<base::FileLock> launcher;
+  Uploader uploader(&store_, Options(20));
+  TDBG_ASSERT_OK(uploader.Claim());
+  uploader.Stop();
+  int passes = 0;
+  store_.after_state = [&](const UploadState&) {
+    if (++passes == 3) launcher = *base::LocalFileSystem().Lock(scratch_ / "run/launcher.lock");
+  };
+  TDBG_ASSERT_OK(uploader.Follow());
+  EXPECT_TRUE(store_.states().back().left);
+  Uploader theirs(&store_, Options(20));
+  TDBG_EXPECT_OK(theirs.Claim());
 }
 
 // A script of smdebug's has its files in the run itself, `tdbg run --format smdebug` in a folder there.

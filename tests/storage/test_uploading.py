@@ -275,6 +275,39 @@ def test_who_looks_after_a_job_again_uploads_it_too(tdbg):
     assert len(tdbg.json("steps", url)["steps"]) == 200
 
 
+def test_a_run_that_is_sent_by_hand_while_it_trains_goes_on_for_its_readers_and_can_be_sent_again(tdbg):
+    url = place()
+    job = tdbg.start("run", "--dir", "r", "--quiet", "--", sys.executable, TRAINING, "100000", "0.05")
+    try:
+        tdbg.wait_for("r/0/worker_0/worker.json")
+        sent = tdbg.ok("upload", "r", url)
+        assert "the run goes on; tdbg upload" in sent.stderr, sent.stderr
+        there = tdbg("status", url, "--json")
+        assert json.loads(there.stdout)["state"] == "running" and "s ago" in there.stderr and "while it trained" in there.stderr
+        assert tdbg.json("upload", "r", url)["complete"] is False
+    finally:
+        job.send_signal(signal.SIGTERM)
+        job.wait(60)
+    assert tdbg.json("upload", "r", url)["complete"] is True
+    there = tdbg("status", url, "--json")
+    assert json.loads(there.stdout)["state"] == tdbg.json("status", "r")["state"] and not there.stderr
+
+
+def test_a_training_whose_launcher_was_killed_is_uploaded_to_its_end(tdbg):
+    url = place()
+    job = tdbg.start("run", "--dir", "r", "--upload", url, "--", sys.executable, TRAINING, "100", "0.1",
+                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    tdbg.wait_for("r/0/worker_0/worker.json")
+    eventually(lambda: "run.json" in objects(tdbg, url))
+    job.kill()
+    job.wait()
+    before = len(tdbg.json("steps", url)["steps"])
+    eventually(lambda: len(tdbg.json("steps", url)["steps"]) > before + 10)
+    assert tdbg.json("status", url)["state"] == "running"
+    eventually(lambda: not uploader(tdbg))
+    assert len(tdbg.json("steps", url)["steps"]) == 100 and tdbg.json("status", url)["state"] == tdbg.json("status", "r")["state"]
+
+
 def test_readers_of_the_bucket_are_not_told_that_a_training_which_goes_on_is_over(tdbg):
     """smdebug's word for that is a file: there once the job is over, and gone before it trains again."""
     end = tdbg.directory / "bucket/x/smdebug/training_job_end.ts"

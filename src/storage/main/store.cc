@@ -94,7 +94,7 @@ struct Arguments {
   std::vector<std::string> words;
   std::string run, cache, range, if_match, uploader;
   bool follow = false, if_absent = false, json = false, deletes = false;
-  int64_t every_millis = 5'000, grace_seconds = 600, most = 0;
+  int64_t every_millis = 1'000, grace_seconds = 600, most = 0;
   StoreOptions store;
 };
 
@@ -230,10 +230,14 @@ Status Upload(const Arguments& arguments, ObjectStore* store, const Location& to
     fmt::print("{}\n", format::DumpJson({{"run", options.run_directory},
                                          {"url", to.ToString()},
                                          {"files", totals.files},
-                                         {"bytes", totals.bytes}}));
+                                         {"bytes", totals.bytes},
+                                         {"complete", !uploader.goes_on()}}));
   } else if (!arguments.follow) {
     fmt::print("{}, {}: {}\n", base::Counted(totals.files, "file"), base::FormatBytes(totals.bytes),
                to.ToString());
+    if (uploader.goes_on())
+      options.say(fmt::format("the run goes on; tdbg upload {} {} sends what comes, once it has ended",
+                              Quoted(options.run_directory), Quoted(to.ToString())));
   }
   return OkStatus();
 }
