@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a bucket costs: sending, opening and reading a run over S3, against boto3, and beside a training.
 
-    python bench/storage.py [upload|open|training ...] [--json FILE] [--quick]     default: all; ratios of one run of this script
+    python bench/storage.py [upload|open|visible|training ...] [--json FILE] [--quick]     default: all; ratios of one run of this script
 
 The bucket is moto's server on this machine, so boto3 and tdbg-store wait for the same Python process; both sign what
 they send. Latency and errors are a proxy's (tests/storage/servers.py).
@@ -90,6 +90,36 @@ run.end("completed")
 """
 
 
+# Ten steps a second, and when each ended.
+STEPS = """
+import sys, time, numpy as np
+from tdbg._capture import Run
+run = Run.open()
+loss = run.define("loss", "loss", "loss", "scalar", "float32", [1])
+with open("ended", "w") as ended:
+    for step in range(int(sys.argv[1])):
+        run.begin_step(1)
+        run.put_array(loss, np.ones(1, np.float32))
+        run.end_step()
+        print(time.monotonic(), file=ended, flush=True)
+        time.sleep(0.1)
+run.end("completed")
+"""
+
+SEE = """
+import sys, time, tdbg
+trial = tdbg.open(sys.argv[1], wait=60)
+first = len(trial.steps())  # what was there before it was opened says nothing
+seen = first
+while seen < int(sys.argv[2]):
+    trial.refresh()
+    for step in range(seen, len(trial.steps())):
+        print(step, time.monotonic())
+    seen = len(trial.steps())
+    time.sleep(0.02)
+"""
+
+
 def environment(bucket, directory, endpoint=None):
     return {**servers.clean_environment(), **bucket.env(endpoint), "TDBG_HOME": HOME, "HOME": directory,
             "XDG_STATE_HOME": f"{directory}/state", "TDBG_CACHE": f"{directory}/cache-{time.monotonic_ns()}", "OMP_NUM_THREADS": "1",
@@ -161,8 +191,24 @@ def training(bucket, directory, quick):
     return {"ratio": statistics.median(pairs), "least": pairs[0], "most": pairs[-1]}
 
 
+def visible(bucket, directory, quick):
+    (pathlib.Path(directory) / "steps.py").write_text(STEPS)
+    steps = 100 if quick else 400
+    with servers.FaultyProxy(bucket.endpoint, latency=0.05) as proxy:
+        env = {**environment(bucket, directory, proxy.endpoint), "PYTHONPATH": HOME}
+        job = subprocess.Popen([TDBG, "run", "--dir", "visible", "--upload", "s3://bucket/visible", "--quiet", "--", sys.executable, "steps.py", str(steps)],
+                               env=env, cwd=directory)
+        seen = [line.split() for line in run([sys.executable, "-c", SEE, "s3://bucket/visible", str(steps)], env, directory).splitlines()]
+        job.wait(60)
+    ended = [float(line) for line in (pathlib.Path(directory) / "ended").read_text().split()]
+    late = sorted(float(at) - ended[int(step)] for step, at in seen)
+    median, most = statistics.median(late), late[len(late) * 95 // 100]
+    print(f"a step is visible in the bucket, 50 ms latency, after: {median:.2f} s (bar 2.5), 95 % of {len(late)} within {most:.2f} s")
+    return {"median_seconds": median, "p95_seconds": most, "steps": len(late)}
+
+
 def main():
-    parts = {"upload": upload, "open": opening, "training": training}
+    parts = {"upload": upload, "open": opening, "visible": visible, "training": training}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", help=", ".join(parts))
     parser.add_argument("--json", type=pathlib.Path)

@@ -117,6 +117,9 @@ def main():
     if opened := storage.get("open", {}).get("cold"):
         line("opening a million entries in a bucket, 50 ms away, s", f"{opened['open_seconds']:.2f}", "2", opened["open_seconds"] <= 2)
         line("and one series of one tensor, s", f"{opened['series_seconds']:.2f}", "1", opened["series_seconds"] <= 1)
+    if seen := storage.get("visible"):
+        line("until a reader of the bucket sees a step, 50 ms away, s", f"{seen['median_seconds']:.2f}", "2.5", seen["median_seconds"] <= 2.5,
+             f"  95 % within {seen['p95_seconds']:.2f}")
     if beside := storage.get("training"):
         line("training beside an upload, 50 ms and 2 % errors, against local", f"{beside['ratio']:.3f}", "1.02", beside["ratio"] <= 1.02,
              f"  {beside['least']:.3f} to {beside['most']:.3f}")

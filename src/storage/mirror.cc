@@ -322,8 +322,9 @@ bool Mirror::MayGoOn(const UploadState& state, int64_t age_nanos) {
   if (!state.following) return false;
   if (state.left) {  // nobody promised a sign of life: silence says nothing
     if (options_.say && !std::exchange(said_late_, true))
-      options_.say(fmt::format("it was sent {} s ago, on {}, while it trained; tdbg upload sends what came since",
-                               age_nanos / 1'000'000'000, state.host));
+      options_.say(
+          fmt::format("it was sent {} s ago, on {}, while it trained; tdbg upload sends what came since",
+                      age_nanos / 1'000'000'000, state.host));
     return true;
   }
   const bool gone = age_nanos >= state.SilenceNanos(kGoneNanos);

@@ -59,6 +59,10 @@ class ObjectStore {
   /// Uploads a file's first `bytes` bytes; a long one in parts, several at a time. \error kDataLoss  the file
   /// became shorter meanwhile
   virtual Result<ObjectInfo> PutFile(const std::string& key, const std::string& path, uint64_t bytes) = 0;
+  /// Makes an object longer that holds a file's first bytes: afterwards it holds its first `bytes` bytes.
+  /// Sends only what it lacks where the store can do that, and the whole file otherwise. Atomic, as Put is.
+  /// \param there  what was said of the object when it was put; if it is another one by now, it is replaced
+  virtual Result<ObjectInfo> Lengthen(const ObjectInfo& there, const std::string& path, uint64_t bytes) = 0;
   /// No error if there is no such object.
   virtual Status Delete(const std::string& key) = 0;
 };

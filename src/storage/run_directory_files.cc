@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kLogs = "logs/";  // what the training printed, and tdbg beside it
+
 bool EndsInFile(std::string_view name, std::string_view base_name) {
   return name == base_name || name.ends_with("/" + std::string(base_name));
 }
@@ -71,7 +73,8 @@ Result<std::vector<RunFile>> FilesOfRun(const std::string& run_directory) {
   }
   // Half of a run must never be called all of it.
   if (error) return Unavailable("cannot list " + run_directory + ": " + error.message());
-  std::ranges::sort(files, {}, [](const RunFile& file) { return std::pair(RankOfFile(file.name), file.name); });
+  std::ranges::sort(files, {},
+                    [](const RunFile& file) { return std::pair(RankOfFile(file.name), file.name); });
   return files;
 }
 
@@ -95,6 +98,12 @@ bool IsEndOfExport(std::string_view name) { return EndsInFile(name, "training_jo
 
 bool IsSegmentFile(std::string_view name) {
   return name.find("/" + std::string(format::kSegmentsDir) + "/") != std::string_view::npos;
+}
+
+bool GrowsAtItsEnd(std::string_view name) {
+  const std::string_view base_name = name.substr(name.rfind('/') + 1);
+  return name == format::kEventsFile || name.starts_with(kLogs) ||
+         base_name.find("tfevents") != std::string_view::npos;
 }
 
 int RankOfFile(std::string_view name) {

@@ -31,6 +31,8 @@ std::vector<std::string> WorkersOfRun(const std::string& run_directory);
 int RankOfFile(std::string_view name);
 inline constexpr int kLastRank = 3;
 bool IsSegmentFile(std::string_view name);
+/// Whether what is added to it is added at its end, so that only that needs to be sent.
+bool GrowsAtItsEnd(std::string_view name);
 /// Whether it tells smdebug's readers that no more will come. Such a file is in the run itself where its
 /// script is one of smdebug's.
 bool IsEndOfExport(std::string_view name);

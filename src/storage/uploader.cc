@@ -9,6 +9,7 @@
 #include <chrono>
 #include <mutex>
 #include <random>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -23,12 +24,27 @@
 namespace tdbg::storage {
 namespace {
 
-// A growing file is uploaded whole each time, so only once it has grown by a quarter, or after this time.
-constexpr int64_t kGrowingNanos = 30'000'000'000;
+// Each change of a small file is sent at once. A larger one that grows is sent when it has grown by a
+// quarter, or after a time that grows with it: of any file 100 kB/s at most, even where the whole is sent
+// again.
+constexpr uint64_t kSmallBytes = 64u << 10;
+constexpr int64_t kNanosForByte = 10'000;
+constexpr int64_t kLongestWaitNanos = 30'000'000'000;
+// How much of a file's end is compared before more is added behind it in the store.
+constexpr uint64_t kComparedBytes = 4096;
 
 std::string RandomId() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+// The last of a file's first `bytes` bytes; empty if they cannot be read.
+std::string EndOf(const std::string& path, uint64_t bytes) {
+  const auto file = base::LocalFileSystem().OpenReadable(path);
+  std::string end(std::min(bytes, kComparedBytes), '\0');
+  if (!file.ok()) return "";
+  const auto got = (*file)->ReadAt(bytes - end.size(), std::as_writable_bytes(std::span(end)));
+  return got.ok() && *got == end.size() ? end : "";
 }
 
 int64_t NowNanos() { return base::SystemClock().MonotonicNanos(); }
@@ -181,17 +197,29 @@ bool Uploader::Due(const RunFile& file, bool last) const {
     return !(segment && there != there_.end() && there->second >= file.bytes);
   }
   if (sent->second.file.Same(file) || (segment && file.bytes <= sent->second.file.bytes)) return false;
-  return last || file.bytes < (1u << 20) || file.bytes > sent->second.file.bytes / 4 * 5 ||
-         NowNanos() - sent->second.monotonic_nanos > kGrowingNanos;
+  const int64_t wait_nanos =
+      static_cast<int64_t>(std::min<uint64_t>(file.bytes, kLongestWaitNanos / kNanosForByte)) * kNanosForByte;
+  return last || file.bytes < kSmallBytes || file.bytes > sent->second.file.bytes / 4 * 5 ||
+         NowNanos() - sent->second.monotonic_nanos > wait_nanos;
 }
 
-Status Uploader::SendFile(const RunFile& file) {
+Result<Uploader::Sent> Uploader::SendFile(const RunFile& file, const Sent* before) {
   const std::string path = base::JoinPath(options_.run_directory, file.name);
   // One that somebody else put there, and that is not ours to read. The store has no part in it.
   if (::access(path.c_str(), R_OK) != 0 && errno != ENOENT)
     return InvalidArgument(base::PathError(errno, "cannot read", path).message());
-  const auto put = store_->PutFile(Key(file.name), path, file.bytes);
-  if (put.ok()) return OkStatus();
+  Sent sent{file, {}, GrowsAtItsEnd(file.name) ? EndOf(path, file.bytes) : "", 0};
+  // What was sent of it is its beginning still, so only the rest is due.
+  const bool grew = before != nullptr && before->file.inode == file.inode &&
+                    before->file.bytes < file.bytes && !before->end.empty() &&
+                    before->end == EndOf(path, before->file.bytes);
+  auto put = grew ? store_->Lengthen(before->object, path, file.bytes)
+                  : store_->PutFile(Key(file.name), path, file.bytes);
+  if (put.ok()) {
+    sent.object = *std::move(put);
+    sent.monotonic_nanos = NowNanos();
+    return sent;
+  }
   // Deleted or shorter since it was listed, as a rotated log is: left to the next look.
   struct stat info;
   const bool changed = ::stat(path.c_str(), &info) != 0 || static_cast<uint64_t>(info.st_size) < file.bytes;
@@ -204,10 +232,16 @@ Status Uploader::SendFiles(const std::vector<RunFile>& files) {
   Status failed;  // guarded by mutex, as are sent_, refused_ and totals_ meanwhile
   const auto send = [&] {
     for (size_t i = next++; i < files.size(); i = next++) {
-      const Status sent = SendFile(files[i]);
+      const Sent* before = nullptr;
+      {
+        const std::lock_guard guard(mutex);
+        if (const auto at = sent_.find(files[i].name); at != sent_.end()) before = &at->second;
+      }
+      auto outcome = SendFile(files[i], before);
+      const Status sent = outcome.ok() ? OkStatus() : outcome.status();
       const std::lock_guard guard(mutex);
       if (sent.ok()) {
-        sent_[files[i].name] = {files[i], NowNanos()};
+        sent_[files[i].name] = *std::move(outcome);
         ++totals_.files;
         totals_.bytes += files[i].bytes;
       } else if (sent.code() == Code::kInvalidArgument) {
@@ -325,7 +359,8 @@ Status Uploader::Follow() {
     const int64_t spent_millis = stopped_nanos == 0 ? 0 : (NowNanos() - stopped_nanos) / 1'000'000;
     if (last && spent_millis >= options_.grace_millis) return passed;
     // Where a look itself takes long, as in a directory of very many files, looks are rarer.
-    const int64_t pause_nanos = std::max((last ? 1'000 : options_.every_millis) * 1'000'000, 10 * listing_nanos_);
+    const int64_t pause_nanos =
+        std::max((last ? 1'000 : options_.every_millis) * 1'000'000, 10 * listing_nanos_);
     const int64_t until = NowNanos() + pause_nanos;
     while (NowNanos() < until && (stopped || !stopping_)) ::usleep(50'000);
   }

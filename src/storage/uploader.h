@@ -69,6 +69,8 @@ class Uploader {
  private:
   struct Sent {
     RunFile file;
+    ObjectInfo object;
+    std::string end;  ///< the last bytes that were sent, of a file that may grow
     int64_t monotonic_nanos = 0;
   };
   Status Pass(bool last);
@@ -77,7 +79,7 @@ class Uploader {
   bool Due(const RunFile& file, bool last) const;
   Status SendFiles(const std::vector<RunFile>& files);
   /// \error kNotFound  it is another one by now; kInvalidArgument  this file cannot go, others may
-  Status SendFile(const RunFile& file);
+  Result<Sent> SendFile(const RunFile& file, const Sent* before);
   /// Which locks of processes are held: the launcher's and these workers'.
   std::vector<std::string> HeldLocks(const std::vector<std::string>& workers) const;
   bool IsLast();

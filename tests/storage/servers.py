@@ -1,5 +1,6 @@
 """A bucket to test with: moto's S3, which verifies signatures, and a proxy in front of it that misbehaves."""
 
+import collections
 import contextlib
 import importlib.util
 import json
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 
 import pytest
 
@@ -83,13 +85,14 @@ class FaultyProxy:
     """Forwards HTTP to a server; each request waits `latency` seconds, and each of `faults` happens at its rate:
 
     reset (no answer), 500, 503 (SlowDown), truncated (half of a body, then the end), slow (a body in drops),
-    stale (a list as it was when it was first asked for). `down`: nobody answers.
+    stale (a list as it was when it was first asked for), uncopied (a store that copies no part of an object). `down`: nobody answers.
     """
 
     def __init__(self, endpoint, latency=0.0, faults=None, seed=1):
         self.target = endpoint.removeprefix("http://").split(":")
         self.latency, self.faults, self.down = latency, dict(faults or {}), False
         self.counts, self.requests, self.bytes_down = {}, 0, 0
+        self.bytes_up = collections.Counter()  # by key
         self._random, self._lists, self._lock = random.Random(seed), {}, threading.Lock()
         proxy = self
 
@@ -141,6 +144,8 @@ class FaultyProxy:
             return False
         length = int((re.search(rb"(?i)\r\ncontent-length: *(\d+)", head) or [0, 0])[1])
         body = client.rfile.read(length)
+        with self._lock:
+            self.bytes_up[urllib.parse.unquote(head.split(b" ", 2)[1].split(b"?")[0].decode()).removeprefix("/bucket/")] += length
         if self.down:
             return False
         time.sleep(self.latency)
@@ -151,6 +156,10 @@ class FaultyProxy:
             code = "InternalError" if fault == "500" else "SlowDown"
             text = f"<Error><Code>{code}</Code><Message>as asked for</Message></Error>".encode()
             client.wfile.write(f"HTTP/1.1 {fault} no\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text)
+            return True
+        if fault == "uncopied" and b"x-amz-copy-source" in head.lower():
+            text = b"<Error><Code>NotImplemented</Code><Message>as asked for</Message></Error>"
+            client.wfile.write(b"HTTP/1.1 501 no\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
             return True
         is_list = b"list-type=2" in head.split(b"\r\n", 1)[0]
         with socket.create_connection((self.target[0], int(self.target[1])), 30) as server:

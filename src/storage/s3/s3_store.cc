@@ -1,6 +1,7 @@
 #include "storage/s3/s3_store.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,7 +18,9 @@
 namespace tdbg::storage {
 namespace {
 
-constexpr uint64_t kMaxParts = 10'000;  // S3's
+constexpr uint64_t kMaxParts = 10'000;               // S3's
+constexpr uint64_t kLeastPart = 5u << 20;            // S3's, of all parts but the last
+constexpr uint64_t kCopiedPart = uint64_t{1} << 30;  // S3 copies 5 GiB at most at once
 constexpr uint64_t kLongestAnswer = uint64_t{5} << 30;
 constexpr uint64_t kLeastRoom = 64u << 10;  // room for an error's text
 constexpr int64_t kClockMatters = 60'000'000'000;
@@ -46,6 +49,7 @@ int64_t HttpTime(const std::string& text) {
 }
 
 bool WorthRetrying(int status, const std::string& code) {
+  if (status == 501) return false;  // the store does not offer it
   return status >= 500 || status == 408 || status == 429 || code == "SlowDown" || code == "RequestTimeout" ||
          code == "RequestTimeTooSkewed" || code == "ExpiredToken" || code == "BadDigest" ||
          code == "XAmzContentSHA256Mismatch" || code == "IncompleteBody" || code == "OperationAborted" ||
@@ -55,6 +59,16 @@ bool WorthRetrying(int status, const std::string& code) {
 std::string CodeOf(const HttpAnswer& answer) {
   const auto xml = ParseXml(answer.body);
   return xml.ok() && xml->name == "Error" ? xml->TextOf("Code") : "";
+}
+
+Result<std::string> ReadStretch(const std::string& path, uint64_t begin, uint64_t bytes) {
+  const base::UniqueFd fd = base::OpenFd(path.c_str(), O_RDONLY);
+  if (!fd.ok()) return base::PathError(errno, "cannot open", path);
+  std::string content(bytes, '\0');
+  const ssize_t got = ::pread(fd.get(), content.data(), bytes, static_cast<off_t>(begin));
+  if (got < 0) return base::PathError(errno, "cannot read", path);
+  if (static_cast<uint64_t>(got) != bytes) return DataLoss("became shorter: " + path);
+  return content;
 }
 
 std::string HostOf(const std::string& url) {
@@ -197,7 +211,8 @@ Status S3Store::ErrorOf(const Call& call, const HttpAnswer& answer) const {
   }
   const std::string text = what + "the store answered " + std::to_string(answer.status) +
                            (code.empty() ? "" : " " + code) + (said.empty() ? "" : ": " + said);
-  if (answer.status >= 500 || answer.status == 429 || answer.status == 408) return Unavailable(text);
+  if ((answer.status >= 500 && answer.status != 501) || answer.status == 429 || answer.status == 408)
+    return Unavailable(text);
   return InvalidArgument(text);
 }
 
@@ -293,83 +308,124 @@ Result<ObjectInfo> S3Store::Put(const std::string& key, std::span<const std::byt
 }
 
 Result<ObjectInfo> S3Store::PutFile(const std::string& key, const std::string& path, uint64_t bytes) {
-  if (bytes > 2 * options_.part_bytes) {
-    Call begin;
-    begin.method = "POST";
-    begin.key = key;
-    begin.query = {{"uploads", ""}};
-    std::string upload;
-    begin.complete = [&upload](const HttpAnswer& answer) {
-      const auto xml = ParseXml(answer.body);
-      upload = xml.ok() ? xml->TextOf("UploadId") : "";
-      return !upload.empty();
-    };
-    TDBG_ASSIGN_OR_RETURN(const HttpAnswer begun, Perform(begin));
-    auto put = PutParts(key, path, bytes, upload);
-    if (put.ok()) return put;
-    Call abort;  // until the upload is aborted, its parts cost money
-    abort.method = "DELETE";
-    abort.key = key;
-    abort.query = {{"uploadId", upload}};
-    (void)Perform(abort).ok();
-    return put;
-  }
-  const base::UniqueFd fd = base::OpenFd(path.c_str(), O_RDONLY);
-  if (!fd.ok()) return base::PathError(errno, "cannot open", path);
-  std::string content(bytes, '\0');
-  const ssize_t got = ::pread(fd.get(), content.data(), content.size(), 0);
-  if (got < 0) return base::PathError(errno, "cannot read", path);
-  if (static_cast<uint64_t>(got) != bytes) return DataLoss("became shorter: " + path);
+  if (bytes > 2 * options_.part_bytes) return PutInParts(key, path, bytes, PartsOf(0, bytes), nullptr);
+  TDBG_ASSIGN_OR_RETURN(const std::string content, ReadStretch(path, 0, bytes));
   return Put(key, std::as_bytes(std::span(content)), {});
 }
 
-Result<ObjectInfo> S3Store::PutParts(const std::string& key, const std::string& path, uint64_t bytes,
-                                     const std::string& upload) {
-  const base::UniqueFd fd = base::OpenFd(path.c_str(), O_RDONLY);
-  if (!fd.ok()) return base::PathError(errno, "cannot open", path);
-  const uint64_t part_bytes = std::max(options_.part_bytes, (bytes + kMaxParts - 1) / kMaxParts);
-  const uint64_t parts = (bytes + part_bytes - 1) / part_bytes;
-  std::vector<std::string> etags(parts);
-  std::atomic<uint64_t> next{0};
+// The store itself copies what is there: all but the last part must have S3's least size.
+Result<ObjectInfo> S3Store::Lengthen(const ObjectInfo& there, const std::string& path, uint64_t bytes) {
+  if (there.bytes < kLeastPart || there.bytes >= bytes || there.etag.empty() || !copies_)
+    return PutFile(there.key, path, bytes);
+  std::vector<Part> parts;
+  uint64_t copied = 0;
+  while (there.bytes - copied >= kLeastPart) {
+    const uint64_t stretch = std::min(there.bytes - copied, kCopiedPart);
+    parts.push_back({copied, stretch, true});
+    copied += stretch;
+  }
+  const std::vector<Part> added = PartsOf(copied, bytes);
+  parts.insert(parts.end(), added.begin(), added.end());
+  auto put = PutInParts(there.key, path, bytes, parts, &there);
+  if (put.ok() || put.status().code() == Code::kUnavailable || put.status().code() == Code::kDataLoss)
+    return put;
+  // Another object is there by now; or this store does not copy, and will not do so later.
+  const Code code = put.status().code();
+  if (code != Code::kAlreadyExists && code != Code::kNotFound) copies_ = false;
+  return PutFile(there.key, path, bytes);
+}
+
+std::vector<S3Store::Part> S3Store::PartsOf(uint64_t begin, uint64_t end) const {
+  const uint64_t bytes = std::max(options_.part_bytes, (end - begin + kMaxParts - 1) / kMaxParts);
+  std::vector<Part> parts;
+  for (; begin < end; begin += bytes) parts.push_back({begin, std::min(bytes, end - begin), false});
+  return parts;
+}
+
+Result<std::string> S3Store::BeginParts(const std::string& key) {
+  Call begin;
+  begin.method = "POST";
+  begin.key = key;
+  begin.query = {{"uploads", ""}};
+  std::string upload;
+  begin.complete = [&upload](const HttpAnswer& answer) {
+    const auto xml = ParseXml(answer.body);
+    upload = xml.ok() ? xml->TextOf("UploadId") : "";
+    return !upload.empty();
+  };
+  TDBG_RETURN_IF_ERROR(Perform(begin).status());
+  return upload;
+}
+
+// Returns its ETag.
+Result<std::string> S3Store::PutPart(const std::string& key, const std::string& path,
+                                     const std::string& upload, size_t number, const Part& part,
+                                     const ObjectInfo* there) {
+  Call call;
+  call.method = "PUT";
+  call.key = key;
+  call.query = {{"partNumber", std::to_string(number)}, {"uploadId", upload}};
+  std::string content, etag;
+  if (!part.copied) {
+    TDBG_ASSIGN_OR_RETURN(content, ReadStretch(path, part.begin, part.bytes));
+    call.body = std::as_bytes(std::span(content));
+    TDBG_ASSIGN_OR_RETURN(const HttpAnswer answer, Perform(call));
+    return answer.Header("etag");
+  }
+  call.headers = {
+      {"x-amz-copy-source", UriEncode("/" + bucket_ + "/" + there->key, true)},
+      {"x-amz-copy-source-if-match", there->etag},
+      {"x-amz-copy-source-range", fmt::format("bytes={}-{}", part.begin, part.begin + part.bytes - 1)}};
+  // The status comes first here, too: only the body says whether it worked.
+  call.complete = [&etag](const HttpAnswer& answer) {
+    const auto xml = ParseXml(answer.body);
+    etag = xml.ok() ? xml->TextOf("ETag") : "";
+    return !etag.empty();
+  };
+  TDBG_RETURN_IF_ERROR(Perform(call).status());
+  return etag;
+}
+
+Result<ObjectInfo> S3Store::PutInParts(const std::string& key, const std::string& path, uint64_t bytes,
+                                       const std::vector<Part>& parts, const ObjectInfo* there) {
+  TDBG_ASSIGN_OR_RETURN(const std::string upload, BeginParts(key));
+  std::vector<std::string> etags(parts.size());
+  std::atomic<size_t> next{0};
   std::mutex mutex;
   Status failed;  // guarded by mutex
-  const auto send_parts = [&] {
-    std::string content;
-    for (uint64_t i = next++; i < parts; i = next++) {
-      const uint64_t begin = i * part_bytes;
-      content.resize(std::min(part_bytes, bytes - begin));
-      const ssize_t got = ::pread(fd.get(), content.data(), content.size(), static_cast<off_t>(begin));
-      Status status;
-      if (got != static_cast<ssize_t>(content.size())) {
-        status = got < 0 ? base::PathError(errno, "cannot read", path) : DataLoss("became shorter: " + path);
-      } else {
-        Call call;
-        call.method = "PUT";
-        call.key = key;
-        call.query = {{"partNumber", std::to_string(i + 1)}, {"uploadId", upload}};
-        call.body = std::as_bytes(std::span(content));
-        const auto answer = Perform(call);
-        if (answer.ok()) etags[i] = answer->Header("etag");
-        status = answer.ok() ? OkStatus() : answer.status();
+  const auto put_parts = [&] {
+    for (size_t i = next++; i < parts.size(); i = next++) {
+      auto etag = PutPart(key, path, upload, i + 1, parts[i], there);
+      if (etag.ok()) {
+        etags[i] = *std::move(etag);
+        continue;
       }
-      if (status.ok()) continue;
       const std::lock_guard guard(mutex);
-      if (failed.ok()) failed = status;
-      next = parts;
+      if (failed.ok()) failed = etag.status();
+      next = parts.size();
     }
   };
   {
     std::vector<std::jthread> others;
-    for (int i = 1; i < options_.parts_at_once && static_cast<uint64_t>(i) < parts; ++i)
-      others.emplace_back(send_parts);
-    send_parts();
+    for (int i = 1; i < options_.parts_at_once && static_cast<size_t>(i) < parts.size(); ++i)
+      others.emplace_back(put_parts);
+    put_parts();
   }
-  if (!failed.ok()) return failed;
+  auto put = failed.ok() ? CompleteParts(key, bytes, upload, etags) : Result<ObjectInfo>(failed);
+  if (put.ok()) return put;
+  Call abort;  // until the upload is aborted, its parts cost money
+  abort.method = "DELETE";
+  abort.key = key;
+  abort.query = {{"uploadId", upload}};
+  (void)Perform(abort).ok();
+  return put;
+}
+
+Result<ObjectInfo> S3Store::CompleteParts(const std::string& key, uint64_t bytes, const std::string& upload,
+                                          const std::vector<std::string>& etags) {
   std::string list = "<CompleteMultipartUpload>";
-  for (uint64_t i = 0; i < parts; ++i) {
-    list +=
-        "<Part><PartNumber>" + std::to_string(i + 1) + "</PartNumber><ETag>" + etags[i] + "</ETag></Part>";
-  }
+  for (size_t i = 0; i < etags.size(); ++i)
+    list += fmt::format("<Part><PartNumber>{}</PartNumber><ETag>{}</ETag></Part>", i + 1, etags[i]);
   list += "</CompleteMultipartUpload>";
   Call complete;
   complete.method = "POST";

@@ -26,6 +26,7 @@ class S3Store : public ObjectStore {
   Result<ObjectInfo> Put(const std::string& key, std::span<const std::byte> bytes,
                          const Condition& condition) override;
   Result<ObjectInfo> PutFile(const std::string& key, const std::string& path, uint64_t bytes) override;
+  Result<ObjectInfo> Lengthen(const ObjectInfo& there, const std::string& path, uint64_t bytes) override;
   Status Delete(const std::string& key) override;
 
  private:
@@ -45,8 +46,20 @@ class S3Store : public ObjectStore {
   Status ErrorOf(const Call& call, const HttpAnswer& answer) const;
   static std::string PermissionFor(const Call& call);  ///< as a policy names it
   ObjectInfo InfoOf(const std::string& key, const HttpAnswer& answer, uint64_t bytes) const;
-  Result<ObjectInfo> PutParts(const std::string& key, const std::string& path, uint64_t bytes,
-                              const std::string& upload);
+  /// A part of a multipart upload: bytes of a file, or of the object that is there.
+  struct Part {
+    uint64_t begin = 0, bytes = 0;
+    bool copied = false;
+  };
+  /// The file's first `bytes` bytes as the object `key`, from these parts.
+  Result<ObjectInfo> PutInParts(const std::string& key, const std::string& path, uint64_t bytes,
+                                const std::vector<Part>& parts, const ObjectInfo* there);
+  Result<std::string> PutPart(const std::string& key, const std::string& path, const std::string& upload,
+                              size_t number, const Part& part, const ObjectInfo* there);
+  Result<std::string> BeginParts(const std::string& key);
+  Result<ObjectInfo> CompleteParts(const std::string& key, uint64_t bytes, const std::string& upload,
+                                   const std::vector<std::string>& etags);
+  std::vector<Part> PartsOf(uint64_t begin, uint64_t end) const;
 
   const std::string bucket_;
   const StoreOptions options_;
@@ -55,6 +68,7 @@ class S3Store : public ObjectStore {
   CredentialSource credentials_;
   /// The store's clock minus ours; known once the store has refused a request because of our clock.
   std::atomic<int64_t> clock_offset_nanos_{0};
+  std::atomic<bool> copies_{true};  ///< the store has not refused yet to copy a part of an object
 };
 
 }  // namespace tdbg::storage
