@@ -9,6 +9,7 @@ import random
 import re
 import socket
 import socketserver
+import ssl
 import subprocess
 import sys
 import threading
@@ -85,10 +86,11 @@ class FaultyProxy:
     """Forwards HTTP to a server; each request waits `latency` seconds, and each of `faults` happens at its rate:
 
     reset (no answer), 500, 503 (SlowDown), truncated (half of a body, then the end), slow (a body in drops),
-    stale (a list as it was when it was first asked for), uncopied (a store that copies no part of an object). `down`: nobody answers.
+    stale (a list as it was when it was first asked for), uncopied (a store that copies no part of an object), stalled (no answer,
+    and no end). `down`: nobody answers. `tls`: the files of a certificate and its key.
     """
 
-    def __init__(self, endpoint, latency=0.0, faults=None, seed=1):
+    def __init__(self, endpoint, latency=0.0, faults=None, seed=1, tls=None):
         self.target = endpoint.removeprefix("http://").split(":")
         self.latency, self.faults, self.down = latency, dict(faults or {}), False
         self.counts, self.requests, self.bytes_down = {}, 0, 0
@@ -105,14 +107,26 @@ class FaultyProxy:
         class Server(socketserver.ThreadingTCPServer):
             daemon_threads, allow_reuse_address, request_queue_size = True, True, 128
 
+            def finish_request(self, request, address):
+                if tls:  # in the connection's own thread
+                    with contextlib.suppress(OSError), context.wrap_socket(request, server_side=True) as wrapped:
+                        super().finish_request(wrapped, address)
+                else:
+                    super().finish_request(request, address)
+
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+        self._over = threading.Event()
         self._server = Server(("127.0.0.1", 0), Handler)
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.endpoint = f"http{'s' if tls else ''}://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
+        self._over.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -177,6 +191,9 @@ class FaultyProxy:
         self.bytes_down += len(answer) - begin
         if fault == "truncated" and len(answer) - begin > 1:
             client.wfile.write(answer[:begin + (len(answer) - begin) // 2])
+            return False
+        if fault == "stalled":
+            self._over.wait()
             return False
         if fault == "slow":
             for at in range(0, len(answer), 1 + len(answer) // 8):

@@ -4,8 +4,10 @@ import http.server
 import json
 import subprocess
 import threading
+import time
 
 import pytest
+import servers
 from program import BINARY
 
 STORE = BINARY.parent / "tdbg-store"
@@ -79,6 +81,45 @@ def test_a_container(tdbg, keys):
                       "169.254.170.2.example.org", "127.1:80@203.0.113.1"):
         said = ls(tdbg, {"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://{elsewhere}/creds"}, code=2)
         assert "https, or http to this machine" in said, said
+
+
+def test_keys_that_expire_are_renewed_before(tdbg, bucket, keys):
+    """The container's endpoint gives others the second time; the first are near their end, and the store would take them for ever."""
+    soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 200))
+    answers = {"GET /creds": json.dumps({**keys, "Expiration": soon})}
+    with StandIn(answers) as server, servers.FaultyProxy(bucket.endpoint) as proxy:
+        plain = {k: v for k, v in tdbg.env.items() if k not in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+        (tdbg.directory / "r").mkdir()
+        (tdbg.directory / "r/run.json").write_text('{"format": {"major": 1, "minor": 2}, "kind": "run", "id": "%032x", "name": "x"}' % 1)
+        url = "s3://bucket/renewed"
+        uploader = subprocess.Popen([STORE, "upload", tdbg.directory / "r", url, "--follow"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                    env={**plain, "AWS_ENDPOINT_URL": proxy.endpoint, "AWS_CONTAINER_CREDENTIALS_FULL_URI": server.url + "/creds"})
+        assert uploader.stdout.readline().startswith(b"ok ")
+        requests = proxy.requests
+        assert 1 < requests <= len(server.asked), "keys that are about to expire are asked for again"
+        answers["GET /creds"] = json.dumps(keys)
+        (tdbg.directory / "r/more").write_text("x")
+        uploader.stdin.close()
+        assert uploader.wait(60) == 0
+        assert proxy.requests - requests > len(server.asked) - requests + 1, "and those that are not are kept"
+        assert subprocess.run([STORE, "cat", url + "/more"], env=tdbg.env, capture_output=True, text=True, timeout=60).stdout == "x"
+
+
+def test_keys_that_the_store_calls_expired_are_asked_for_again(tdbg, bucket, keys):
+    class Expires(servers.FaultyProxy):
+        refused = False
+
+        def _forward(self, client):
+            if self.refused:
+                return super()._forward(client)
+            self.refused = bool(self._head(client))
+            text = b"<Error><Code>ExpiredToken</Code><Message>as asked for</Message></Error>"
+            client.wfile.write(b"HTTP/1.1 400 no\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+            return True
+
+    with StandIn({"GET /creds": json.dumps(keys)}) as server, Expires(bucket.endpoint) as proxy:
+        ls(tdbg, {"AWS_CONTAINER_CREDENTIALS_FULL_URI": server.url + "/creds", "AWS_ENDPOINT_URL": proxy.endpoint})
+        assert len(server.asked) == 2
 
 
 def test_what_a_machine_says_to_itself_goes_through_no_proxy(tdbg, keys):

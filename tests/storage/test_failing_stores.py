@@ -91,6 +91,78 @@ def test_a_clock_that_is_off_is_said(tdbg, bucket):
         assert "clock is off by" in line
 
 
+class Answers(servers.FaultyProxy):
+    """Answers every request as it is told: status line and headers, and the body."""
+
+    def __init__(self, head, body):
+        super().__init__("http://127.0.0.1:0")
+        self.head, self.body, self.at = head.encode(), body.encode(), []
+
+    def _forward(self, client):
+        if not self._head(client):
+            return False
+        self.at.append(time.monotonic())
+        client.wfile.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (self.head, len(self.body)) + self.body)
+        return True
+
+
+def store(tdbg, endpoint, *arguments, **env):
+    return subprocess.run([STORE, *arguments], env={**tdbg.env, "AWS_ENDPOINT_URL": endpoint, **env}, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("head, body", [
+    ("400 no", "<Error><Code>AuthorizationHeaderMalformed</Code><Message>expecting 'eu-west-3'</Message><Region>eu-west-3</Region></Error>"),
+    ("301 no\r\nx-amz-bucket-region: eu-west-3", "<Error><Code>PermanentRedirect</Code><Message>elsewhere</Message></Error>"),
+    ("307 no\r\nx-amz-bucket-region: eu-west-3", "")])
+def test_a_bucket_of_another_region_is_said_with_it_before_anything_is_made(tdbg, head, body):
+    with Answers(head, body) as elsewhere:
+        line = tdbg.fails(2, "run", "--upload", "s3://bucket/x", "--", "true", env={"AWS_ENDPOINT_URL": elsewhere.endpoint})
+        assert line.strip() == "tdbg: the bucket 'bucket' is in another region: set AWS_REGION=eu-west-3"
+        assert len(elsewhere.at) == 1
+
+
+def test_a_store_that_says_when_to_come_back_is_not_asked_before(tdbg):
+    with Answers("503 no\r\nRetry-After: 1", "<Error><Code>SlowDown</Code></Error>") as busy:
+        assert store(tdbg, busy.endpoint, "ls", "s3://bucket/x/", "--tries", "3").returncode == 6
+        assert len(busy.at) == 3 and all(b - a >= 1 for a, b in zip(busy.at, busy.at[1:], strict=False)), busy.at
+
+
+@pytest.fixture
+def certificate(tdbg):
+    """A certificate of this machine's, which nobody has signed, and its key."""
+    files = [str(tdbg.directory / name) for name in ("certificate.pem", "key.pem")]
+    made = subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+                           "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout", files[1]], capture_output=True)
+    if made.returncode != 0:
+        pytest.skip("openssl makes no certificate here")
+    return files
+
+
+def test_a_store_whose_certificate_is_wrong_gets_nothing(tdbg, bucket, certificate):
+    with servers.FaultyProxy(bucket.endpoint, tls=certificate) as proxy:
+        line = tdbg.fails(6, "run", "--upload", place(), "--", "true", env={"AWS_ENDPOINT_URL": proxy.endpoint})
+        assert "certificate that is not trusted" in line and "AWS_CA_BUNDLE" in line and not proxy.requests, line
+        # A name that is not the certificate's, though who signed it is known.
+        by_name = proxy.endpoint.replace("127.0.0.1", "localhost")
+        assert "not trusted" in store(tdbg, by_name, "ls", "s3://bucket/x/", AWS_CA_BUNDLE=certificate[0]).stderr and not proxy.requests
+        url = place()
+        tdbg.ok("run", "--dir", "r", "--upload", url, "--quiet", "--", sys.executable, TRAINING, "3",
+                env={"AWS_ENDPOINT_URL": proxy.endpoint, "AWS_CA_BUNDLE": certificate[0]})
+        assert proxy.requests and len(tdbg.json("steps", url)["steps"]) == 3
+
+
+def test_a_transfer_that_stalls_is_given_up_and_tried_again(tdbg, proxy):
+    """For a minute or for ever: what counts is how long nothing came (20 s, here one)."""
+    (tdbg.directory / "file").write_bytes(b"x" * 100_000)
+    key = place() + "/file"
+    assert store(tdbg, proxy.endpoint, "put", str(tdbg.directory / "file"), key).returncode == 0
+    proxy.faults = {"stalled": 1.0}
+    gone = store(tdbg, proxy.endpoint, "cat", key, "--silent-millis", "1000", "--tries", "2")
+    assert gone.returncode == 6 and "cannot be reached" in gone.stderr and proxy.counts == {"stalled": 2}
+    proxy.faults = {"stalled": 0.5}
+    assert store(tdbg, proxy.endpoint, "cat", key, "--silent-millis", "1000").stdout == "x" * 100_000
+
+
 def test_only_what_is_looked_at_is_fetched(tdbg, proxy):
     """One value of megabytes of them: a segment's index, and that value."""
     url = place()

@@ -112,6 +112,7 @@ Result<Arguments> Parse(int argc, char** argv) {
       *to = argv[++i];
       return true;
     };
+    int64_t silent_millis = arguments.store.silent_millis;
     int64_t tries = arguments.store.tries, part_bytes = static_cast<int64_t>(arguments.store.part_bytes);
     bool good = true;
     if (word == "--follow") {
@@ -140,6 +141,8 @@ Result<Arguments> Parse(int argc, char** argv) {
       good = number(&arguments.most, 0);
     } else if (word == "--tries") {
       good = number(&tries, 1);
+    } else if (word == "--silent-millis") {
+      good = number(&silent_millis, 1'000);
     } else if (word == "--part-bytes") {
       good = number(&part_bytes, 1);
     } else if (word.starts_with("--")) {
@@ -149,6 +152,7 @@ Result<Arguments> Parse(int argc, char** argv) {
     }
     if (!good) return InvalidArgument("unknown or badly given: " + word);
     arguments.store.tries = static_cast<int>(tries);
+    arguments.store.silent_millis = silent_millis;
     arguments.store.part_bytes = static_cast<uint64_t>(part_bytes);
   }
   return arguments;

@@ -121,6 +121,8 @@ Result<Settings> ReadSettings(const Environment& environment) {
       !settings.endpoint.starts_with("https://"))
     return InvalidArgument("AWS_ENDPOINT_URL: found '" + settings.endpoint +
                            "'; accepted: http://HOST:PORT, https://HOST:PORT");
+  settings.certificates = environment("AWS_CA_BUNDLE");
+  if (settings.certificates.empty()) settings.certificates = Expanded(setting("ca_bundle"), environment);
   // With a custom endpoint, BUCKET.HOST mostly does not resolve.
   settings.path_style = setting("s3.addressing_style") == "path" ||
                         (!settings.endpoint.empty() && setting("s3.addressing_style") != "virtual");

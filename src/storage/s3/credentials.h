@@ -31,9 +31,10 @@ struct Settings {
   std::map<std::string, std::string>
       profile;  ///< the profile's settings in both files; those of the credentials file win
   std::string profile_name;
+  std::string certificates;  ///< a file of those that a store's certificate must lead to; empty: the system's
 };
 
-/// AWS_REGION, AWS_DEFAULT_REGION, AWS_PROFILE, AWS_ENDPOINT_URL(_S3), AWS_CONFIG_FILE,
+/// AWS_REGION, AWS_DEFAULT_REGION, AWS_PROFILE, AWS_ENDPOINT_URL(_S3), AWS_CA_BUNDLE, AWS_CONFIG_FILE,
 /// AWS_SHARED_CREDENTIALS_FILE and the profile. \error kInvalidArgument  the named profile does
 /// not exist, or the endpoint is not an http URL
 Result<Settings> ReadSettings(const Environment& environment);

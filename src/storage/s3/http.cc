@@ -67,7 +67,8 @@ struct HttpClient::Handles {
   std::vector<CURL*> idle;  // guarded by mutex; each keeps its connection
 };
 
-HttpClient::HttpClient() : handles_(std::make_unique<Handles>()) {
+HttpClient::HttpClient(std::string certificates)
+    : certificates_(std::move(certificates)), handles_(std::make_unique<Handles>()) {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
 }
@@ -109,6 +110,7 @@ Result<HttpAnswer> HttpClient::Send(const HttpRequest& request) {
   curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
   curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME,
                    static_cast<long>(std::max<int64_t>(1, request.silent_millis / 1000)));
+  if (!certificates_.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, certificates_.c_str());
   if (request.direct) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
   if (request.total_millis > 0)
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(request.total_millis));
@@ -141,6 +143,11 @@ Result<HttpAnswer> HttpClient::Send(const HttpRequest& request) {
   if (transfer.too_long) return Unavailable("the answer is longer than what was asked for");
   // A server may refuse before it has read the whole body: that is an answer, too.
   if (code == CURLE_SEND_ERROR && status >= 300) return std::move(transfer.answer);
+  if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
+    return FailedPrecondition(
+        request.url.substr(0, request.url.find('/', request.url.find("://") + 3)) +
+        " shows a certificate that is not trusted: " + (*error ? error : curl_easy_strerror(code)) +
+        "; AWS_CA_BUNDLE may name a file of those that are");
   if (code != CURLE_OK) return Unavailable(*error ? error : curl_easy_strerror(code));
   return std::move(transfer.answer);
 }

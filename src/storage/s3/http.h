@@ -39,14 +39,17 @@ struct HttpAnswer {
 /// Keeps connections open between requests. \threadsafety Any thread.
 class HttpClient {
  public:
-  HttpClient();
+  /// \param certificates  a file of those that servers' certificates must lead to; empty: the system's
+  explicit HttpClient(std::string certificates = {});
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   /// The answer, whatever its status. Follows no redirection, since a signature is for one host.
-  /// \error kUnavailable  no answer, or one that broke off (its body is shorter than announced)
+  /// \error kUnavailable  no answer, or one that broke off (its body is shorter than announced);
+  /// kFailedPrecondition  the server's certificate is not to be trusted, and nothing was sent
   Result<HttpAnswer> Send(const HttpRequest& request);
 
  private:
+  const std::string certificates_;
   struct Handles;
   std::unique_ptr<Handles> handles_;
 };

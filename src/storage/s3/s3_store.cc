@@ -25,11 +25,12 @@ constexpr uint64_t kLongestAnswer = uint64_t{5} << 30;
 constexpr uint64_t kLeastRoom = 64u << 10;  // room for an error's text
 constexpr int64_t kClockMatters = 60'000'000'000;
 
-void Pause(int64_t millis) {
-  // Half of the delay is random, so that many clients that failed at once do not return at once.
+constexpr int64_t kLongestAskedMillis = 20'000;  // that a store may ask us to wait
+
+// Anything up to `longest_millis`, so that many clients that failed at once do not return at once.
+int64_t Jitter(int64_t longest_millis) {
   static thread_local std::mt19937_64 random{std::random_device{}()};
-  const int64_t half = millis / 2;
-  ::usleep(static_cast<useconds_t>(1000 * (half + std::uniform_int_distribution<int64_t>(0, half)(random))));
+  return std::uniform_int_distribution<int64_t>(0, longest_millis)(random);
 }
 
 std::string AmzTime(int64_t wall_nanos) {
@@ -46,6 +47,16 @@ int64_t HttpTime(const std::string& text) {
   tm parts = {};
   if (::strptime(text.c_str(), "%a, %d %b %Y %H:%M:%S", &parts) == nullptr) return 0;
   return static_cast<int64_t>(::timegm(&parts)) * 1'000'000'000;
+}
+
+// How long the store asks us to wait; 0: it does not.
+int64_t AskedMillis(const HttpAnswer& answer) {
+  const std::string text = answer.Header("retry-after");
+  const auto seconds = base::ParseInt(text);
+  const int64_t until = seconds ? 0 : HttpTime(text);
+  const int64_t asked = seconds ? std::clamp<int64_t>(*seconds, 0, kLongestAskedMillis / 1000) * 1000
+                                : (until - base::SystemClock().WallNanos()) / 1'000'000;
+  return std::clamp<int64_t>(asked, 0, kLongestAskedMillis);
 }
 
 bool WorthRetrying(int status, const std::string& code) {
@@ -88,6 +99,7 @@ S3Store::S3Store(std::string bucket, StoreOptions options, Settings settings, co
     : bucket_(std::move(bucket)),
       options_(options),
       settings_(std::move(settings)),
+      http_(settings_.certificates),
       credentials_(settings_, environment, &http_) {}
 
 Result<HttpAnswer> S3Store::Try(const Call& call) {
@@ -139,6 +151,7 @@ Result<HttpAnswer> S3Store::Perform(const Call& call) {
   int64_t delay_millis = options_.first_delay_millis;
   for (int tries = 1;; ++tries) {
     auto answer = Try(call);
+    const int64_t asked_millis = answer.ok() ? AskedMillis(*answer) : 0;
     const bool last = tries >= options_.tries;
     if (answer.ok() && answer->status < 300) {
       const bool complete = !call.complete || call.complete(*answer);
@@ -161,7 +174,7 @@ Result<HttpAnswer> S3Store::Perform(const Call& call) {
       if (answer.status().code() != Code::kUnavailable) return answer.status();
       return Unavailable(where + " cannot be reached: " + answer.status().message());
     }
-    Pause(delay_millis);
+    ::usleep(static_cast<useconds_t>(1000 * (asked_millis + Jitter(delay_millis))));
     delay_millis = std::min(delay_millis * 2, options_.longest_delay_millis);
   }
 }
@@ -197,8 +210,12 @@ Status S3Store::ErrorOf(const Call& call, const HttpAnswer& answer) const {
                     (call.method == "HEAD" ? ""
                      : code.empty()        ? ""
                                            : " (" + code + ")"));
-  if (answer.status == 301 || answer.status == 307 || code == "PermanentRedirect") {
-    const std::string region = answer.Header("x-amz-bucket-region");
+  if (answer.status == 301 || answer.status == 307 || code == "PermanentRedirect" ||
+      code == "AuthorizationHeaderMalformed") {
+    std::string region = answer.Header("x-amz-bucket-region");
+    if (region.empty() && xml.ok()) region = xml->TextOf("Region");
+    if (code == "AuthorizationHeaderMalformed" && region.empty())
+      return InvalidArgument(what + "the store answered " + code + (said.empty() ? "" : ": " + said));
     return InvalidArgument("the bucket '" + bucket_ + "' is in another region" +
                            (region.empty() ? "" : ": set AWS_REGION=" + region));
   }
