@@ -250,7 +250,7 @@ Result<int> RunCommand::RunUploaded(const plan::Config& config, watch::Watcher& 
   auto exit_code = RunJob(config, watcher, stopper, prepared, live);
   if (upload_.Finish()) {
     LetGoOfSpool(destination_);
-    if (!quiet_) Note("all of the run is in " + destination_.url);
+    if (!quiet_) Note(fmt::format("all of the run is in {}: {}", destination_.url, upload_.there()));
   }
   return exit_code;
 }

@@ -131,7 +131,7 @@ Status UploadProcess::Claim() {
     if (!over_) job_is_alive_ = std::move(ours);  // else it is closed: what is started now sends the rest
   }
   if (::pipe2(answers, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot start tdbg-store");
-  const base::UniqueFd ours(answers[0]);
+  base::UniqueFd ours(answers[0]);
   base::UniqueFd theirs_out(answers[1]);
   std::vector<std::string> arguments = {"upload", run_directory_, url_, "--follow"};
   if (!uploader_.empty()) arguments.insert(arguments.end(), {"--uploader", uploader_});
@@ -139,7 +139,7 @@ Status UploadProcess::Claim() {
                                                  said.ok() ? said.get() : STDERR_FILENO));
   theirs_out.reset();
   process_ = std::move(child);
-  // One line, and then nothing more: read bytewise, so as not to wait for the end of a process that stays.
+  // One line now, and another one at its end: read bytewise, so as not to wait for a process that stays.
   std::string line;
   char c = 0;
   for (ssize_t got = 1; c != '\n' && got > 0;) {
@@ -151,6 +151,7 @@ Status UploadProcess::Claim() {
   }
   if (line.starts_with("ok ")) {
     uploader_ = line.substr(3);
+    answers_ = std::move(ours);
     return OkStatus();
   }
   {
@@ -228,6 +229,13 @@ bool UploadProcess::Finish() {
   }
   job_is_over_.notify_all();
   keeper_.join();
+  const std::vector<std::string> said = base::SplitList(base::Trim(ReadToEnd(answers_.get())), ' ');
+  if (said.size() == 3 && said[0] == "there") {
+    const auto files = base::ParseInt(said[1]), bytes = base::ParseInt(said[2]);
+    if (files && bytes)
+      there_ = fmt::format("{}, {}", base::Counted(static_cast<uint64_t>(*files), "file"),
+                           base::FormatBytes(static_cast<uint64_t>(*bytes)));
+  }
   if (ended_ && ended_->signaled) {
     Note(fmt::format(
         "tdbg-store was ended by signal {} whenever it was started, so not all of the run is in {}; "

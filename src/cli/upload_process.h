@@ -52,6 +52,8 @@ class UploadProcess {
   /// the store fails. It has said by then what is left; where it was killed too often, that is said here.
   /// \return whether everything is there
   bool Finish();
+  /// After Finish: what the store was then found to have of the run, "42 files, 3.1 MB".
+  const std::string& there() const { return there_; }
 
  private:
   Status Claim();
@@ -64,6 +66,8 @@ class UploadProcess {
   std::string uploader_;  ///< whose the prefix is: the first process's name for itself, and its successors'
   std::optional<base::Child> process_;
   std::optional<base::ExitState> ended_;  ///< of the last process
+  base::UniqueFd answers_;                ///< of the last process
+  std::string there_;
   bool given_up_ = false;
   std::mutex mutex_;
   std::condition_variable job_is_over_;

@@ -63,6 +63,8 @@ class ObjectStore {
   /// Sends only what it lacks where the store can do that, and the whole file otherwise. Atomic, as Put is.
   /// \param there  what was said of the object when it was put; if it is another one by now, it is replaced
   virtual Result<ObjectInfo> Lengthen(const ObjectInfo& there, const std::string& path, uint64_t bytes) = 0;
+  /// Whether an object surely holds a file's first `bytes` bytes, told without fetching it.
+  virtual bool Holds(const ObjectInfo& there, const std::string& path, uint64_t bytes) = 0;
   /// No error if there is no such object.
   virtual Status Delete(const std::string& key) = 0;
 };

@@ -44,6 +44,7 @@ std::string UploadState::ToJson() const {
                            {"left", left},
                            {"beat_millis", beat_millis},
                            {"files", files},
+                           {"bytes", bytes},
                            {"held", held}});
 }
 
@@ -58,6 +59,7 @@ Result<UploadState> UploadState::FromJson(std::string_view text) {
   format::GetField(json, "left", &state.left);
   format::GetField(json, "beat_millis", &state.beat_millis);
   format::GetField(json, "files", &state.files);
+  format::GetField(json, "bytes", &state.bytes);
   format::GetField(json, "held", &state.held);
   if (state.run.empty()) return DataLoss(std::string(kStateFile) + ": says no run");
   return state;

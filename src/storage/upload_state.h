@@ -35,6 +35,7 @@ struct UploadState {
   int64_t files = 0;        ///< once complete: how many of the run's files are there
   std::vector<std::string>
       held;           ///< locks that were held when it was written: "launcher.lock", "0/worker_0/lock"
+  int64_t bytes = 0;  ///< of those files
   bool left = false;  ///< more will come, and nobody sends it: the run was sent once while it trained
 
   /// How long its uploader is silent before it is replaced, or taken for gone.

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <mutex>
 #include <random>
+#include <set>
 #include <span>
 #include <thread>
 #include <utility>
@@ -30,6 +31,8 @@ namespace {
 constexpr uint64_t kSmallBytes = 64u << 10;
 constexpr int64_t kNanosForByte = 10'000;
 constexpr int64_t kLongestWaitNanos = 30'000'000'000;
+constexpr int kLists = 3;  // how often a list is repeated that lacks what was sent
+constexpr useconds_t kListPauseMicros = 100'000;
 // How much of a file's end is compared before more is added behind it in the store.
 constexpr uint64_t kComparedBytes = 4096;
 
@@ -45,6 +48,14 @@ std::string EndOf(const std::string& path, uint64_t bytes) {
   if (!file.ok()) return "";
   const auto got = (*file)->ReadAt(bytes - end.size(), std::as_writable_bytes(std::span(end)));
   return got.ok() && *got == end.size() ? end : "";
+}
+
+// With and without quotes, as an answer's header and its body have it.
+bool SameEtag(std::string_view a, std::string_view b) {
+  for (std::string_view* etag : {&a, &b}) {
+    if (etag->size() >= 2 && etag->front() == '"') *etag = etag->substr(1, etag->size() - 2);
+  }
+  return a == b;
 }
 
 int64_t NowNanos() { return base::SystemClock().MonotonicNanos(); }
@@ -176,7 +187,7 @@ Status Uploader::LookAtStore() {
   TDBG_ASSIGN_OR_RETURN(const std::vector<ObjectInfo> objects, store_->List(Key("")));
   for (const ObjectInfo& object : objects) {
     const std::string name = object.key.substr(Key("").size());
-    there_[name] = object.bytes;
+    there_[name] = object;
     // Parts that an earlier uploader left: ours begin a new epoch.
     const size_t parts = name.rfind("/" + std::string(kJournalParts) + "/");
     if (parts == std::string::npos) continue;
@@ -194,7 +205,7 @@ bool Uploader::Due(const RunFile& file, bool last) const {
   // rows, to spare this disk: the store keeps all of them, and its readers never see an object change.
   if (sent == sent_.end()) {
     const auto there = there_.find(file.name);
-    return !(segment && there != there_.end() && there->second >= file.bytes);
+    return !(segment && there != there_.end() && there->second.bytes >= file.bytes);
   }
   if (sent->second.file.Same(file) || (segment && file.bytes <= sent->second.file.bytes)) return false;
   const int64_t wait_nanos =
@@ -208,11 +219,24 @@ Result<Uploader::Sent> Uploader::SendFile(const RunFile& file, const Sent* befor
   // One that somebody else put there, and that is not ours to read. The store has no part in it.
   if (::access(path.c_str(), R_OK) != 0 && errno != ENOENT)
     return InvalidArgument(base::PathError(errno, "cannot read", path).message());
-  Sent sent{file, {}, GrowsAtItsEnd(file.name) ? EndOf(path, file.bytes) : "", 0};
+  Sent sent;
+  sent.file = file;
+  sent.bytes = file.bytes;
+  if (GrowsAtItsEnd(file.name)) sent.end = EndOf(path, file.bytes);
+  sent.monotonic_nanos = NowNanos();
+  // Sent before by another process, and the same still.
+  if (const auto there = there_.find(file.name);
+      before == nullptr && there != there_.end() && store_->Holds(there->second, path, file.bytes)) {
+    sent.object = there->second;
+    sent.bytes = 0;
+    sent.was_there = true;
+    return sent;
+  }
   // What was sent of it is its beginning still, so only the rest is due.
   const bool grew = before != nullptr && before->file.inode == file.inode &&
                     before->file.bytes < file.bytes && !before->end.empty() &&
                     before->end == EndOf(path, before->file.bytes);
+  if (grew) sent.bytes = file.bytes - before->file.bytes;
   auto put = grew ? store_->Lengthen(before->object, path, file.bytes)
                   : store_->PutFile(Key(file.name), path, file.bytes);
   if (put.ok()) {
@@ -241,15 +265,17 @@ Status Uploader::SendFiles(const std::vector<RunFile>& files) {
       const Status sent = outcome.ok() ? OkStatus() : outcome.status();
       const std::lock_guard guard(mutex);
       if (sent.ok()) {
+        totals_.files += !outcome->was_there;
+        totals_.bytes += outcome->bytes;
         sent_[files[i].name] = *std::move(outcome);
-        ++totals_.files;
-        totals_.bytes += files[i].bytes;
       } else if (sent.code() == Code::kInvalidArgument) {
         // A name that the store does not take, a file that cannot be read: the run is more than that one.
         if (refused_.ok()) refused_ = sent;
         ++totals_.files_left;
         totals_.bytes_left += files[i].bytes;
-      } else if (sent.code() != Code::kNotFound) {
+      } else if (sent.code() == Code::kNotFound) {
+        changed_ |= base::LocalFileSystem().Exists(base::JoinPath(options_.run_directory, files[i].name));
+      } else {
         if (failed.ok()) failed = sent;
         next = files.size();
       }
@@ -264,8 +290,52 @@ Status Uploader::SendFiles(const std::vector<RunFile>& files) {
   return failed;
 }
 
+bool Uploader::IsAsSent(const std::string& name, const ObjectInfo& object) const {
+  const auto sent = sent_.find(name);
+  const auto before = there_.find(name);
+  const ObjectInfo* wanted = sent != sent_.end() ? &sent->second.object : nullptr;
+  if (wanted == nullptr && before != there_.end()) wanted = &before->second;
+  return wanted != nullptr && wanted->bytes == object.bytes &&
+         (wanted->etag.empty() || object.etag.empty() || SameEtag(wanted->etag, object.etag));
+}
+
+Status Uploader::CompareWithStore(const std::vector<RunFile>& files) {
+  std::set<std::string> missing;
+  for (const RunFile& file : files) {
+    if (sent_.contains(file.name) || there_.contains(file.name)) missing.insert(file.name);
+  }
+  totals_.files_there = totals_.bytes_there = 0;
+  const auto take = [&](const ObjectInfo& object) {
+    const auto at = missing.find(object.key.substr(Key("").size()));
+    if (at == missing.end() || !IsAsSent(*at, object)) return;
+    missing.erase(at);
+    ++totals_.files_there;
+    totals_.bytes_there += object.bytes;
+  };
+  for (int tries = 0; tries < kLists && !missing.empty(); ++tries) {
+    if (tries > 0) ::usleep(kListPauseMicros << tries);  // a list may be an older one
+    TDBG_ASSIGN_OR_RETURN(const std::vector<ObjectInfo> listed, store_->List(Key("")));
+    for (const ObjectInfo& object : listed) take(object);
+  }
+  for (auto at = missing.begin(); at != missing.end();) {
+    const std::string name = *at++;
+    const auto object = store_->Head(Key(name));
+    if (object.ok()) take(*object);
+    if (!object.ok() && object.status().code() != Code::kNotFound) return object.status();
+  }
+  if (missing.empty()) return OkStatus();
+  for (const std::string& name : missing) {
+    sent_.erase(name);
+    there_.erase(name);
+  }
+  return Unavailable(fmt::format("{} {} not in {} as sent: {}{}", base::Counted(missing.size(), "file"),
+                                 missing.size() == 1 ? "is" : "are", options_.to.ToString(), *missing.begin(),
+                                 missing.size() == 1 ? "" : " ..."));
+}
+
 Status Uploader::Pass(bool last) {
   refused_ = OkStatus();
+  changed_ = false;
   TDBG_RETURN_IF_ERROR(LookAtStore());
   const std::vector<std::string> workers = WorkersOfRun(options_.run_directory);
   // Who lives, before what they wrote: of a worker whose lock is free, its end is in the header. Asked at
@@ -307,6 +377,9 @@ Status Uploader::Pass(bool last) {
       totals_.bytes += *sent;
     }
   }
+  if (last && changed_)
+    return Unavailable("files of " + options_.run_directory + " changed while they were sent");
+  if (last) TDBG_RETURN_IF_ERROR(CompareWithStore(files));
   // What is still held by the children of a job whose launcher says that it is over changes nothing.
   goes_on_ = last && !held.empty() && (once_ || launcher_gone_.value_or(false));
   UploadState state;
@@ -314,6 +387,7 @@ Status Uploader::Pass(bool last) {
   state.left = goes_on_;
   state.complete = last && !goes_on_ && refused_.ok();
   state.files = static_cast<int64_t>(files.size());
+  state.bytes = static_cast<int64_t>(totals_.bytes_there);
   if (state.following) state.held = std::move(held);
   TDBG_RETURN_IF_ERROR(WriteState(std::move(state)));
   return refused_;

@@ -39,6 +39,8 @@ struct UploadTotals {
   uint64_t files = 0, bytes = 0;  ///< uploaded, journal parts included
   uint64_t failed_passes = 0;
   uint64_t files_left = 0, bytes_left = 0;  ///< not uploaded yet, as of the last look
+  /// Of the run, at the end, as the store lists them; nothing before.
+  uint64_t files_there = 0, bytes_there = 0;
 };
 
 /// \threadsafety One thread, except Stop.
@@ -70,7 +72,9 @@ class Uploader {
   struct Sent {
     RunFile file;
     ObjectInfo object;
-    std::string end;  ///< the last bytes that were sent, of a file that may grow
+    uint64_t bytes = 0;      ///< that were sent of it
+    bool was_there = false;  ///< so nothing was
+    std::string end;         ///< the last bytes that were sent, of a file that may grow
     int64_t monotonic_nanos = 0;
   };
   Status Pass(bool last);
@@ -80,6 +84,11 @@ class Uploader {
   Status SendFiles(const std::vector<RunFile>& files);
   /// \error kNotFound  it is another one by now; kInvalidArgument  this file cannot go, others may
   Result<Sent> SendFile(const RunFile& file, const Sent* before);
+  /// Compares what the store lists with what was sent. \error kUnavailable  not all of it is there; that is
+  /// due again
+  Status CompareWithStore(const std::vector<RunFile>& files);
+  /// Whether the object is what was sent of a file, by us or before us.
+  bool IsAsSent(const std::string& name, const ObjectInfo& object) const;
   /// Which locks of processes are held: the launcher's and these workers'.
   std::vector<std::string> HeldLocks(const std::vector<std::string>& workers) const;
   bool IsLast();
@@ -103,9 +112,10 @@ class Uploader {
   UploadState state_;        ///< as it was written last
   int64_t state_nanos_ = 0;  ///< when it was tried last
   std::map<std::string, Sent> sent_;
-  std::map<std::string, uint64_t> there_;  ///< what the store had before, by name: size in bytes
+  std::map<std::string, ObjectInfo> there_;  ///< what the store had before, by name
   JournalSender journals_;
-  Status refused_;  ///< of the last pass: the first file that will never go, whatever is tried
+  bool changed_ = false;  ///< in the last pass: a file that is there became shorter while it was sent
+  Status refused_;        ///< of the last pass: the first file that will never go, whatever is tried
   UploadTotals totals_;
   std::atomic<bool> stopping_{false};
 };

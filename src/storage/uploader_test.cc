@@ -212,6 +212,38 @@ TEST_F(UploaderTest, AnExportIsSentInTheOrderOfItsReadersWhereverItLies) {
     EXPECT_FALSE(store_.Head("bucket/run/" + folder + end).ok()) << "the training goes on";
 }
 
+// By a lifecycle rule, by hand, by a store that loses what it took.
+TEST_F(UploaderTest, WhatIsNotThereAsItWasSentAtTheEndIsSentAgain) {
+  for (const std::string name : {"a", "b", "c"}) Write(name, "as it was");
+  Uploader uploader(&store_, Options(20));
+  TDBG_ASSERT_OK(uploader.Claim());
+  std::vector<std::string> sent;
+  store_.before_file = [&](const std::string& key) {
+    sent.push_back(key);
+    if (key != "bucket/run/run.json") return;  // the last one
+    TDBG_EXPECT_OK(store_.Delete("bucket/run/a"));
+    const std::string other = "no, it is";
+    TDBG_EXPECT_OK(store_.Put("bucket/run/b", std::as_bytes(std::span(other)), {}));
+  };
+  TDBG_ASSERT_OK(uploader.SendAll());
+  for (const std::string name : {"a", "b", "c"})
+    EXPECT_EQ(store_.Get("bucket/run/" + name, {})->bytes, "as it was");
+  EXPECT_EQ(std::ranges::count(sent, "bucket/run/c"), 1);
+  EXPECT_EQ(uploader.totals().files_there, 5u);
+  EXPECT_EQ(store_.states().back().bytes, static_cast<int64_t>(uploader.totals().bytes_there));
+}
+
+TEST_F(UploaderTest, AFileThatBecomesShorterWhileTheRestIsSentIsSentAsItIs) {
+  Write("log", "a long one");
+  Uploader uploader(&store_, Options(20));
+  TDBG_ASSERT_OK(uploader.Claim());
+  store_.before_file = [&](const std::string& key) {
+    if (key == "bucket/run/log") Write("log", "short");
+  };
+  TDBG_ASSERT_OK(uploader.SendAll());
+  EXPECT_EQ(store_.Get("bucket/run/log", {})->bytes, "short");
+}
+
 TEST_F(UploaderTest, AStateWhoseAnswerWasLostIsNotTakenForAnothersState) {
   Uploader uploader(&store_, Options(10'000));
   TDBG_ASSERT_OK(uploader.Claim());

@@ -87,7 +87,7 @@ class FaultyProxy:
 
     reset (no answer), 500, 503 (SlowDown), truncated (half of a body, then the end), slow (a body in drops),
     stale (a list as it was when it was first asked for), uncopied (a store that copies no part of an object), stalled (no answer,
-    and no end). `down`: nobody answers. `tls`: the files of a certificate and its key.
+    and no end), renamed (an ETag that is the store's own). `down`: nobody answers. `tls`: the files of a certificate and its key.
     """
 
     def __init__(self, endpoint, latency=0.0, faults=None, seed=1, tls=None):
@@ -192,6 +192,8 @@ class FaultyProxy:
         if fault == "truncated" and len(answer) - begin > 1:
             client.wfile.write(answer[:begin + (len(answer) - begin) // 2])
             return False
+        if fault == "renamed":
+            answer = re.sub(rb'(?i)(etag: *")([0-9a-f]{31})', lambda m: m[1] + m[2][::-1], answer, count=1)
         if fault == "stalled":
             self._over.wait()
             return False

@@ -127,6 +127,18 @@ def test_a_store_that_says_when_to_come_back_is_not_asked_before(tdbg):
         assert len(busy.at) == 3 and all(b - a >= 1 for a, b in zip(busy.at, busy.at[1:], strict=False)), busy.at
 
 
+def test_a_store_that_has_other_bytes_than_were_sent_is_not_believed(tdbg, proxy):
+    (tdbg.directory / "file").write_text("as it was")
+    with Answers('200 OK\r\nETag: "%032x"' % 1, "as it became") as keeps_another:
+        put = store(tdbg, keeps_another.endpoint, "put", str(tdbg.directory / "file"), "s3://bucket/file", "--tries", "2")
+        assert put.returncode == 6 and "other bytes than were sent" in put.stderr, put.stderr
+    # ETags that are no MD5s, of a store that has the bytes.
+    proxy.faults = {"renamed": 1.0}
+    key = place() + "/file"
+    assert store(tdbg, proxy.endpoint, "put", str(tdbg.directory / "file"), key).returncode == 0 and proxy.counts
+    assert store(tdbg, proxy.endpoint, "cat", key).stdout == "as it was"
+
+
 @pytest.fixture
 def certificate(tdbg):
     """A certificate of this machine's, which nobody has signed, and its key."""

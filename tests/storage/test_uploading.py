@@ -51,7 +51,8 @@ def eventually(question, seconds=30):
 def test_a_run_whose_disk_is_gone_is_opened_from_the_bucket(tdbg):
     url = place()
     done = tdbg.ok("run", "--dir", "r", "--upload", url, "--rule", "exploding_tensor", "--", sys.executable, TRAINING, "30")
-    assert f"all of the run is in {url}" in done.stderr
+    of_the_run = [name for name in objects(tdbg, url) if "journal.parts" not in name and name != "tdbg-upload.json"]
+    assert f"all of the run is in {url}: {len(of_the_run)} files, " in done.stderr
     here = {command: tdbg.json(command, "r", *more, code=code) for command, more, code in QUESTIONS}
     names = objects(tdbg, url)
     assert {"run.json", "plan.json", "events.jsonl", "tdbg-upload.json", "0/worker_0/worker.json"} <= set(names)
@@ -291,6 +292,15 @@ def test_a_run_that_is_sent_by_hand_while_it_trains_goes_on_for_its_readers_and_
     assert tdbg.json("upload", "r", url)["complete"] is True
     there = tdbg("status", url, "--json")
     assert json.loads(there.stdout)["state"] == tdbg.json("status", "r")["state"] and not there.stderr
+
+
+def test_what_is_there_is_not_sent_again(tdbg):
+    url = place()
+    tdbg.ok("run", "--dir", "r", "--upload", url, "--quiet", "--", sys.executable, TRAINING, "30")
+    again = tdbg.json("upload", "r", url)
+    assert again["files"] <= 1 and again["there"]["files"] > 5, again  # where the journal ends
+    (tdbg.directory / "r/plan.json").write_text((tdbg.directory / "r/plan.json").read_text() + " ")
+    assert tdbg.json("upload", "r", url)["files"] == again["files"] + 1
 
 
 def test_a_training_whose_launcher_was_killed_is_uploaded_to_its_end(tdbg):

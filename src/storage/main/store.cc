@@ -5,8 +5,9 @@
 //   tdbg-store probe URL                             may anything be put there?
 //   tdbg-store upload RUN URL [--follow] [--uploader ID] [--every-millis N] [--grace-seconds N] [--json]
 //                                                    --follow: until standard input ends; "ok ID" on standard
-//                                                    output once the prefix is claimed. --uploader: the ID of
-//                                                    a process that was killed, which this one takes over
+//                                                    output once the prefix is claimed, and "there FILES
+//                                                    BYTES" once all of the run is there. --uploader: the ID
+//                                                    of a process that was killed, which this one takes over
 //                                                    from
 //   tdbg-store mirror URL [--cache DIRECTORY]        answers questions on standard input, a line each:
 //                                                    "refresh", "need OFFSET BYTES NAME"; "stats"
@@ -230,15 +231,20 @@ Status Upload(const Arguments& arguments, ObjectStore* store, const Location& to
                               options.run_directory, to.ToString(), done.message(),
                               Quoted(options.run_directory), Quoted(to.ToString())));
   }
-  if (arguments.json) {
-    fmt::print("{}\n", format::DumpJson({{"run", options.run_directory},
-                                         {"url", to.ToString()},
-                                         {"files", totals.files},
-                                         {"bytes", totals.bytes},
-                                         {"complete", !uploader.goes_on()}}));
+  if (arguments.follow && !uploader.goes_on()) {
+    fmt::print("there {} {}\n", totals.files_there, totals.bytes_there);
+  } else if (arguments.json) {
+    fmt::print("{}\n",
+               format::DumpJson({{"run", options.run_directory},
+                                 {"url", to.ToString()},
+                                 {"files", totals.files},
+                                 {"bytes", totals.bytes},
+                                 {"there", {{"files", totals.files_there}, {"bytes", totals.bytes_there}}},
+                                 {"complete", !uploader.goes_on()}}));
   } else if (!arguments.follow) {
-    fmt::print("{}, {}: {}\n", base::Counted(totals.files, "file"), base::FormatBytes(totals.bytes),
-               to.ToString());
+    fmt::print("sent {}, {}; {} has {} of the run, {}\n", base::Counted(totals.files, "file"),
+               base::FormatBytes(totals.bytes), to.ToString(), base::Counted(totals.files_there, "file"),
+               base::FormatBytes(totals.bytes_there));
     if (uploader.goes_on())
       options.say(fmt::format("the run goes on; tdbg upload {} {} sends what comes, once it has ended",
                               Quoted(options.run_directory), Quoted(to.ToString())));

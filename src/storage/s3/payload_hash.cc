@@ -17,4 +17,11 @@ std::string Sha256Hex(std::span<const std::byte> bytes) {
   return base::HexOf({reinterpret_cast<const char*>(digest), size});
 }
 
+std::string Md5Hex(std::span<const std::byte> bytes) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  if (EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_md5(), nullptr) != 1) return "";
+  return base::HexOf({reinterpret_cast<const char*>(digest), size});
+}
+
 }  // namespace tdbg::storage

@@ -82,6 +82,10 @@ Result<std::string> ReadStretch(const std::string& path, uint64_t begin, uint64_
   return content;
 }
 
+std::string Unquoted(const std::string& etag) {
+  return etag.size() >= 2 && etag.front() == '"' ? etag.substr(1, etag.size() - 2) : etag;
+}
+
 std::string HostOf(const std::string& url) {
   const size_t begin = url.find("://") + 3;
   return url.substr(begin, url.find('/', begin) - begin);
@@ -157,7 +161,9 @@ Result<HttpAnswer> S3Store::Perform(const Call& call) {
       const bool complete = !call.complete || call.complete(*answer);
       if (complete) return answer;
       if (last)
-        return Unavailable(Location{true, bucket_, call.key}.ToString() + ": the answer is not whole");
+        return Unavailable(Location{true, bucket_, call.key}.ToString() +
+                           (call.method == "PUT" ? ": the store has other bytes than were sent"
+                                                 : ": the answer is not whole"));
     } else if (answer.ok()) {
       const std::string code = CodeOf(*answer);
       if (!WorthRetrying(answer->status, code) || last) return ErrorOf(call, *answer);
@@ -314,6 +320,7 @@ Result<ObjectInfo> S3Store::Put(const std::string& key, std::span<const std::byt
   call.body = bytes;
   if (condition.absent) call.headers.emplace_back("if-none-match", "*");
   if (!condition.matching.empty()) call.headers.emplace_back("if-match", condition.matching);
+  call.complete = [&](const HttpAnswer& answered) { return Received(call, answered); };
   const auto answer = Perform(call);
   if (!answer.ok() && answer.status().code() == Code::kAlreadyExists) {
     // The answer to an earlier try may have been lost, and the object there may be ours.
@@ -322,6 +329,29 @@ Result<ObjectInfo> S3Store::Put(const std::string& key, std::span<const std::byt
   }
   if (!answer.ok()) return answer.status();
   return InfoOf(key, *answer, bytes.size());
+}
+
+// The ETag of what is put in one piece is its MD5, unless the store encrypts with a key that it was given, or
+// makes ETags of its own: then the object says whether it is what was sent.
+bool S3Store::Received(const Call& call, const HttpAnswer& answer) {
+  const std::string etag = Unquoted(answer.Header("etag")),
+                    encrypted = answer.Header("x-amz-server-side-encryption");
+  const bool is_md5 = etags_are_md5_ && etag.size() == 32 && (encrypted.empty() || encrypted == "AES256") &&
+                      answer.Header("x-amz-server-side-encryption-customer-algorithm").empty();
+  const std::string md5 = is_md5 ? Md5Hex(call.body) : "";
+  if (md5.empty() || md5 == etag) return true;
+  if (!call.query.empty()) return false;  // a part cannot be asked for
+  const auto there = Get(call.key, std::nullopt);
+  if (!there.ok() || !std::ranges::equal(std::as_bytes(std::span(there->bytes)), call.body)) return false;
+  etags_are_md5_ = false;
+  return true;
+}
+
+bool S3Store::Holds(const ObjectInfo& there, const std::string& path, uint64_t bytes) {
+  const std::string etag = Unquoted(there.etag);
+  if (there.bytes != bytes || bytes > 2 * options_.part_bytes || etag.size() != 32) return false;
+  const auto content = ReadStretch(path, 0, bytes);
+  return content.ok() && Md5Hex(std::as_bytes(std::span(*content))) == etag;
 }
 
 Result<ObjectInfo> S3Store::PutFile(const std::string& key, const std::string& path, uint64_t bytes) {
@@ -386,6 +416,7 @@ Result<std::string> S3Store::PutPart(const std::string& key, const std::string& 
   if (!part.copied) {
     TDBG_ASSIGN_OR_RETURN(content, ReadStretch(path, part.begin, part.bytes));
     call.body = std::as_bytes(std::span(content));
+    call.complete = [&](const HttpAnswer& answered) { return Received(call, answered); };
     TDBG_ASSIGN_OR_RETURN(const HttpAnswer answer, Perform(call));
     return answer.Header("etag");
   }

@@ -26,6 +26,7 @@ class S3Store : public ObjectStore {
   Result<ObjectInfo> Put(const std::string& key, std::span<const std::byte> bytes,
                          const Condition& condition) override;
   Result<ObjectInfo> PutFile(const std::string& key, const std::string& path, uint64_t bytes) override;
+  bool Holds(const ObjectInfo& there, const std::string& path, uint64_t bytes) override;
   Result<ObjectInfo> Lengthen(const ObjectInfo& there, const std::string& path, uint64_t bytes) override;
   Status Delete(const std::string& key) override;
 
@@ -68,7 +69,11 @@ class S3Store : public ObjectStore {
   CredentialSource credentials_;
   /// The store's clock minus ours; known once the store has refused a request because of our clock.
   std::atomic<int64_t> clock_offset_nanos_{0};
-  std::atomic<bool> copies_{true};  ///< the store has not refused yet to copy a part of an object
+  /// Whether the store says that it has these bytes, as far as its answer to a PUT says anything of them.
+  bool Received(const Call& call, const HttpAnswer& answer);
+
+  std::atomic<bool> etags_are_md5_{true};  ///< nothing was found yet whose ETag is not
+  std::atomic<bool> copies_{true};         ///< the store has not refused yet to copy a part of an object
 };
 
 }  // namespace tdbg::storage
