@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/stable_sort.h"
 #include "base/text.h"
+#include "cli/bucket_runs.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/flags.h"
@@ -53,10 +54,12 @@ class LsCommand : public Command {
   std::string name() const override { return "ls"; }
   std::string help() const override { return "list runs: name, state, steps, size, findings"; }
   void Define(Flags& flags) override {
-    flags.AddOption("ROOT", root_,
-                    "where runs lie; default ./tdbg-runs, and what was started here with --dir");
+    flags.AddOption(
+        "ROOT", root_,
+        "where runs lie, also s3://BUCKET/PREFIX; default ./tdbg-runs, and what was started here with "
+        "--dir");
     flags.AddFlag("--size", by_size_,
-                  "by what each occupies on disk, logs and black boxes included, the largest last; a total");
+                  "by what each occupies, logs and black boxes included, the largest last; a total");
     flags.AddOption("--where", where_, "only the directory of this one run: a path, a name, a job, or last")
         .TypeName("RUN");
     flags.AddFlag("--json", json_, "one JSON document on stdout");
@@ -69,6 +72,10 @@ class LsCommand : public Command {
         PrintJson({{"run", path}});
       else
         Print("{}\n", path);
+      return kExitOk;
+    }
+    if (root_.starts_with("s3://") || root_.starts_with("file://")) {
+      TDBG_RETURN_IF_ERROR(PrintBucketRuns(root_, by_size_, json_));
       return kExitOk;
     }
     const bool of_here = root_ == jobs::kRunsRoot;

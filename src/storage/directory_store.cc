@@ -68,6 +68,24 @@ Result<std::vector<ObjectInfo>> DirectoryStore::List(const std::string& prefix, 
   return objects;
 }
 
+Result<Level> DirectoryStore::ListLevel(const std::string& prefix, size_t most) {
+  Level level;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(root_ + "/" + prefix, error)) {
+    const std::string name = entry.path().filename().string();
+    struct stat info;
+    if (name.starts_with(kUnfinished) || ::lstat(entry.path().c_str(), &info) != 0) continue;
+    if (S_ISDIR(info.st_mode)) level.folders.push_back(name);
+    if (S_ISREG(info.st_mode)) level.objects.push_back(InfoOf(prefix + name, info));
+  }
+  std::ranges::sort(level.objects, {}, &ObjectInfo::key);
+  std::ranges::sort(level.folders);
+  level.more = level.objects.size() + level.folders.size() > most;
+  level.folders.resize(std::min(level.folders.size(), most));
+  level.objects.resize(std::min(level.objects.size(), most - level.folders.size()));
+  return level;
+}
+
 Result<ObjectInfo> DirectoryStore::Head(const std::string& key) {
   TDBG_ASSIGN_OR_RETURN(const std::string path, PathOf(key));
   struct stat info;

@@ -16,6 +16,7 @@ class DirectoryStore : public ObjectStore {
   explicit DirectoryStore(std::string root) : root_(std::move(root)) {}
 
   Result<std::vector<ObjectInfo>> List(const std::string& prefix, size_t most) override;
+  Result<Level> ListLevel(const std::string& prefix, size_t most) override;
   Result<ObjectInfo> Head(const std::string& key) override;
   Result<Object> Get(const std::string& key, std::optional<Range> range) override;
   Result<ObjectInfo> Put(const std::string& key, std::span<const std::byte> bytes,

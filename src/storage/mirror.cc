@@ -15,7 +15,6 @@
 #include <functional>
 #include <mutex>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "base/file.h"
@@ -29,6 +28,7 @@
 #include "format/segment_index.h"
 #include "format/version.h"
 #include "storage/cache_use.h"
+#include "storage/parallel.h"
 #include "storage/s3/credentials.h"
 
 namespace tdbg::storage {
@@ -47,27 +47,6 @@ constexpr uint64_t kMaxOthers = uint64_t{1} << 30;
 constexpr uint64_t kMaxSegment = uint64_t{1} << 42;
 constexpr int kLists = 4;  // how often a list is repeated that lacks an object that must be there
 constexpr useconds_t kListPauseMicros = 100'000;
-
-// Calls f(0) ... f(count - 1), several at once. Returns the first failure.
-Status InParallel(size_t count, int at_once, const std::function<Status(size_t)>& f) {
-  std::atomic<size_t> next{0};
-  std::mutex mutex;
-  Status failed;
-  const auto work = [&] {
-    for (size_t i = next++; i < count; i = next++) {
-      const Status done = f(i);
-      if (done.ok()) continue;
-      const std::lock_guard guard(mutex);
-      if (failed.ok()) failed = done;
-      next = count;
-    }
-  };
-  std::vector<std::jthread> others;
-  for (int i = 1; i < at_once && static_cast<size_t>(i) < count; ++i) others.emplace_back(work);
-  work();
-  others.clear();
-  return failed;
-}
 
 std::vector<std::string> PartsOf(const std::string& name) { return base::SplitList(name, '/'); }
 

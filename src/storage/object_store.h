@@ -39,6 +39,12 @@ struct Condition {
   std::string matching;  ///< the object has this etag; empty: any
 };
 
+struct Level {
+  std::vector<ObjectInfo> objects;
+  std::vector<std::string> folders;
+  bool more = false;  ///< there is more than was asked for
+};
+
 /// A call may take as long as all of its retries (StoreOptions). \threadsafety Any thread, all calls.
 ///
 /// Errors: kNotFound  no such object; kInvalidArgument  no such bucket, a bad request; kFailedPrecondition
@@ -49,6 +55,9 @@ class ObjectStore {
   virtual ~ObjectStore() = default;
   /// Objects whose keys begin with `prefix`, by key in byte order. At most `most` of them, if not 0.
   virtual Result<std::vector<ObjectInfo>> List(const std::string& prefix, size_t most = 0) = 0;
+  /// One level: objects directly below `prefix`, which is empty or ends in "/", and the names of what has
+  /// more below it, without slashes. At most `most` of both.
+  virtual Result<Level> ListLevel(const std::string& prefix, size_t most) = 0;
   virtual Result<ObjectInfo> Head(const std::string& key) = 0;
   /// The part of the range that the object has: all of it, or an error. If the range begins behind the
   /// object's end, the result is empty.

@@ -11,6 +11,8 @@
 //                                                    from
 //   tdbg-store mirror URL [--cache DIRECTORY]        answers questions on standard input, a line each:
 //                                                    "refresh", "need OFFSET BYTES NAME"; "stats"
+//   tdbg-store runs URL [--most N]                   the runs below it, as one JSON document; or "error CODE
+//                                                    MESSAGE"
 //   tdbg-store fetch URL DIRECTORY                   a prefix's objects into a directory, whatever they are
 //   tdbg-store send DIRECTORY URL [--follow] [--delete] [--every-millis N]
 //                                                    a directory's files into a prefix; --follow: as they
@@ -39,6 +41,7 @@
 #include "storage/folder.h"
 #include "storage/mirror.h"
 #include "storage/object_store.h"
+#include "storage/run_list.h"
 #include "storage/uploader.h"
 
 namespace tdbg::storage {
@@ -283,6 +286,24 @@ Status MirrorRun(const Arguments& arguments, ObjectStore* store, const Location&
   return OkStatus();
 }
 
+constexpr int64_t kMostRuns = 1'000;
+
+Status ListRuns(const Arguments& arguments, ObjectStore* store, const Location& from) {
+  TDBG_ASSIGN_OR_RETURN(
+      const RunList list,
+      RunsBelow(store, from, static_cast<size_t>(arguments.most > 0 ? arguments.most : kMostRuns)));
+  format::Json runs = format::Json::array();
+  for (const ListedRun& run : list.runs) {
+    runs.push_back({{"name", run.name},
+                    {"state", run.state},
+                    {"host", run.host},
+                    {"bytes", run.bytes},
+                    {"age_seconds", run.age_nanos / 1'000'000'000}});
+  }
+  fmt::print("{}\n", format::DumpJson({{"runs", std::move(runs)}, {"more", list.more}}));
+  return OkStatus();
+}
+
 // ls URL; cat URL/KEY [--range OFFSET,BYTES]; put FILE URL/KEY [--if-absent] [--if-match ETAG]; rm URL/KEY
 Status Objects(const Arguments& arguments, ObjectStore* store, const Location& at) {
   const std::string& verb = arguments.words[0];
@@ -334,17 +355,24 @@ Status Run(int argc, char** argv, bool* told) {
   TDBG_ASSIGN_OR_RETURN(const Arguments arguments, Parse(argc, argv));
   const std::string verb = arguments.words.empty() ? "" : arguments.words[0];
   const bool two = verb == "upload" || verb == "put" || verb == "fetch" || verb == "send";
-  const bool one = verb == "check" || verb == "probe" || verb == "mirror" || verb == "ls" || verb == "cat" ||
-                   verb == "rm" || verb == "head";
+  const bool one = verb == "check" || verb == "probe" || verb == "mirror" || verb == "runs" || verb == "ls" ||
+                   verb == "cat" || verb == "rm" || verb == "head";
   if ((!two && !one) || arguments.words.size() != (two ? 3 : 2))
     return InvalidArgument(
-        "usage: tdbg-store check|probe|mirror|ls|head|cat|rm URL, tdbg-store upload RUN URL, tdbg-store put "
+        "usage: tdbg-store check|probe|mirror|runs|ls|head|cat|rm URL, tdbg-store upload RUN URL, tdbg-store "
+        "put "
         "FILE "
         "URL, tdbg-store fetch URL DIRECTORY, tdbg-store send DIRECTORY URL");
   TDBG_ASSIGN_OR_RETURN(const Location location,
                         ParseLocation(verb == "fetch" ? arguments.words[1] : arguments.words.back()));
   auto store = OpenStore(location, arguments.store);
   if (verb == "mirror" && !store.ok()) Answer(store.status());
+  if (verb == "runs") {
+    const Status listed = store.ok() ? ListRuns(arguments, store->get(), location) : store.status();
+    if (!listed.ok()) Answer(listed);
+    *told = true;
+    return listed;
+  }
   if (!store.ok()) return store.status();
   if (verb == "upload") {
     if (arguments.follow) {  // beside a training; who sends a finished run waits for it

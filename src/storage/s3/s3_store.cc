@@ -243,28 +243,54 @@ ObjectInfo S3Store::InfoOf(const std::string& key, const HttpAnswer& answer, uin
   return {key, bytes, answer.Header("etag"), HttpTime(answer.Header("last-modified"))};
 }
 
+Result<ListPage> S3Store::ListOnePage(const std::string& prefix, size_t most, const std::string& token,
+                                      const std::string& delimiter) {
+  Call call;
+  call.method = "GET";
+  call.query = {{"list-type", "2"}, {"prefix", prefix}, {"encoding-type", "url"}};
+  if (!delimiter.empty()) call.query.emplace_back("delimiter", delimiter);
+  if (most > 0) call.query.emplace_back("max-keys", std::to_string(std::min<size_t>(most, 1000)));
+  if (!token.empty()) call.query.emplace_back("continuation-token", token);
+  Result<ListPage> page = DataLoss("no list");
+  // If the XML of an answer was cut off, request it again.
+  call.complete = [&page](const HttpAnswer& answer) { return (page = ParseListPage(answer.body)).ok(); };
+  TDBG_RETURN_IF_ERROR(Perform(call).status());
+  return page;
+}
+
 Result<std::vector<ObjectInfo>> S3Store::List(const std::string& prefix, size_t most) {
   std::vector<ObjectInfo> objects;
   std::string token;
   while (true) {
-    Call call;
-    call.method = "GET";
-    call.query = {{"list-type", "2"}, {"prefix", prefix}, {"encoding-type", "url"}};
-    if (most > 0) call.query.emplace_back("max-keys", std::to_string(std::min<size_t>(most, 1000)));
-    if (!token.empty()) call.query.emplace_back("continuation-token", token);
-    Result<ListPage> page = DataLoss("no list");
-    // If the XML of an answer was cut off, request it again.
-    call.complete = [&page](const HttpAnswer& answer) { return (page = ParseListPage(answer.body)).ok(); };
-    TDBG_ASSIGN_OR_RETURN(const HttpAnswer answer, Perform(call));
-    for (ObjectInfo& object : page->objects) {
+    TDBG_ASSIGN_OR_RETURN(ListPage page, ListOnePage(prefix, most, token, ""));
+    for (ObjectInfo& object : page.objects) {
       if (object.key.starts_with(prefix)) objects.push_back(std::move(object));
       if (most > 0 && objects.size() >= most) return objects;
     }
-    if (page->next.empty() || page->next == token) break;
-    token = page->next;
+    if (page.next.empty() || page.next == token) break;
+    token = page.next;
   }
   std::ranges::sort(objects, {}, &ObjectInfo::key);
   return objects;
+}
+
+Result<Level> S3Store::ListLevel(const std::string& prefix, size_t most) {
+  Level level;
+  std::string token;
+  while (true) {
+    TDBG_ASSIGN_OR_RETURN(ListPage page, ListOnePage(prefix, most, token, "/"));
+    for (ObjectInfo& object : page.objects) {
+      if (object.key.starts_with(prefix)) level.objects.push_back(std::move(object));
+    }
+    for (const std::string& folder : page.prefixes) {
+      if (folder.starts_with(prefix) && folder.size() > prefix.size() + 1)
+        level.folders.push_back(folder.substr(prefix.size(), folder.size() - prefix.size() - 1));
+    }
+    if (page.next.empty() || page.next == token) return level;
+    level.more = level.objects.size() + level.folders.size() >= most;
+    if (level.more) return level;
+    token = page.next;
+  }
 }
 
 Result<ObjectInfo> S3Store::Head(const std::string& key) {

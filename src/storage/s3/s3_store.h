@@ -21,6 +21,7 @@ class S3Store : public ObjectStore {
                                                const Environment& environment);
 
   Result<std::vector<ObjectInfo>> List(const std::string& prefix, size_t most) override;
+  Result<Level> ListLevel(const std::string& prefix, size_t most) override;
   Result<ObjectInfo> Head(const std::string& key) override;
   Result<Object> Get(const std::string& key, std::optional<Range> range) override;
   Result<ObjectInfo> Put(const std::string& key, std::span<const std::byte> bytes,
@@ -41,6 +42,8 @@ class S3Store : public ObjectStore {
     std::function<bool(const HttpAnswer&)> complete = {};
   };
   S3Store(std::string bucket, StoreOptions options, Settings settings, const Environment& environment);
+  Result<ListPage> ListOnePage(const std::string& prefix, size_t most, const std::string& token,
+                               const std::string& delimiter);
   /// An answer of status 2xx, or the last try's error.
   Result<HttpAnswer> Perform(const Call& call);
   Result<HttpAnswer> Try(const Call& call);

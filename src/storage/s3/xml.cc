@@ -120,6 +120,12 @@ Result<ListPage> ParseListPage(std::string_view text) {
   const bool encoded = root.TextOf("EncodingType") == "url";
   ListPage page;
   for (const XmlNode& node : root.children) {
+    if (node.name == "CommonPrefixes") {
+      page.prefixes.push_back(node.TextOf("Prefix"));
+      if (encoded) {
+        TDBG_ASSIGN_OR_RETURN(page.prefixes.back(), UrlDecoded(page.prefixes.back()));
+      }
+    }
     if (node.name != "Contents") continue;
     ObjectInfo object;
     object.key = node.TextOf("Key");

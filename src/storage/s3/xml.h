@@ -26,7 +26,8 @@ Result<XmlNode> ParseXml(std::string_view text);
 
 struct ListPage {
   std::vector<ObjectInfo> objects;
-  std::string next;  ///< continuation token; empty: the list is complete
+  std::vector<std::string> prefixes;  ///< what a delimiter made one of, with the delimiter
+  std::string next;                   ///< continuation token; empty: the list is complete
 };
 /// Parses the answer to ListObjectsV2 with encoding-type=url. \error kDataLoss
 Result<ListPage> ParseListPage(std::string_view text);
