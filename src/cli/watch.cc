@@ -7,6 +7,7 @@
 
 #include <thread>
 
+#include "actions/action.h"
 #include "base/below.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -23,6 +24,7 @@
 #include "cli/trust.h"
 #include "cli/verdicts.h"
 #include "jobs/interrupts.h"
+#include "trial/remote_run.h"
 #include "watch/watcher.h"
 
 namespace tdbg::cli {
@@ -37,7 +39,10 @@ class WatchCommand : public Command {
   std::string name() const override { return "watch"; }
   std::string help() const override { return "follow and judge a run that was started elsewhere"; }
   void Define(Flags& flags) override {
-    flags.AddOption("RUN", run_, "a path (may not exist yet), a name under ./tdbg-runs, or last").Required();
+    flags
+        .AddOption("RUN", run_,
+                   "a path (may not exist yet), a name under ./tdbg-runs, a bucket's URL, or last")
+        .Required();
     flags_.DefineRuleFlags(flags);
     flags_.DefineConfigFlag(flags);
     flags.AddFlag("--trust", trust_, "use the run's own rule files and actions, whoever made it");
@@ -54,18 +59,26 @@ class WatchCommand : public Command {
     jobs::BlockForwardedSignals();
     flags_.warned = launched_.has_value();
     TDBG_ASSIGN_OR_RETURN(plan::Config config, ResolveConfig(flags_));
-    const auto resolved = ResolveRun(run_);
-    if (resolved.status().code() == Code::kUnimplemented) return resolved.status();
+    const bool elsewhere = !launched_ && RemoteRun::IsRemote(run_);
+    if (elsewhere) TDBG_RETURN_IF_ERROR(RefuseActionsOnJob(config));
+    const auto resolved = elsewhere ? ResolveRunToRead(run_) : ResolveRun(run_);
+    if (!resolved.ok() && (elsewhere || resolved.status().code() == Code::kUnimplemented))
+      return resolved.status();
     bool lost_rules = false;
     watch::WatchOptions options;
     options.run = resolved.ok() ? *resolved : run_;
+    options.only_reads = elsewhere;
     if (config.rules.empty() && resolved.ok()) {
       TDBG_ASSIGN_OR_RETURN(const auto recorded, ReadRules(*resolved));
       if (recorded) {
-        TrustedRules trusted = RulesToTrust(*resolved, *recorded, {.trust = trust_, .actions = true});
+        TrustedRules trusted = RulesToTrust(*resolved, *recorded, {.trust = trust_, .actions = !elsewhere});
         for (const std::string& line : trusted.left_out) Note(Printable(line));
         config.rules = std::move(trusted.rules);
         lost_rules = trusted.lost_rules;
+        // Its own actions are performed where it trains.
+        if (elsewhere) {
+          for (plan::RuleConfig& rule : config.rules) rule.on_issue.clear();
+        }
         for (plan::RuleConfig& rule : config.rules) {  // asked for again beside what is left of its own
           if (!trusted.lost_actions || rule.on_issue.empty()) continue;
           rule.on_issue.insert(rule.on_issue.end(), config.on_issue.begin(), config.on_issue.end());
@@ -122,7 +135,7 @@ class WatchCommand : public Command {
     StepNames names;
     if (const auto trial = Trial::Open(options.run); trial.ok()) names = NamesFor(**trial, statuses, {});
     if (json_)
-      PrintJson({{"run", options.run}, {"rules", VerdictsToJson(statuses, names)}});
+      PrintJson({{"run", elsewhere ? run_ : options.run}, {"rules", VerdictsToJson(statuses, names)}});
     else
       Print("{}", FormatVerdicts(statuses, names, Terminal::Of(STDOUT_FILENO)));
     const int code = ExitCodeOfVerdicts(statuses);
@@ -132,6 +145,23 @@ class WatchCommand : public Command {
   }
 
  private:
+  // Of a run in a bucket the job is on another machine.
+  Status RefuseActionsOnJob(const plan::Config& config) const {
+    std::vector<std::string> wanted = config.on_issue;
+    for (const plan::RuleConfig& rule : config.rules)
+      wanted.insert(wanted.end(), rule.on_issue.begin(), rule.on_issue.end());
+    for (const std::string& text : wanted) {
+      const auto action = actions::ParseAction(text, {});
+      if (action.ok() && (*action)->needs_job())
+        return InvalidArgument(fmt::format(
+            "{} acts on the job, which runs elsewhere: of {} it is judged only, and exec:, webhook:, email: "
+            "and "
+            "sms: are performed here; tdbg watch where it trains, or --on-issue of its tdbg run, can {}",
+            Printable(text), Printable(run_), (*action)->name()));
+    }
+    return OkStatus();
+  }
+
   // One watcher speaks for the trainings of a run: the next start of one that is just ending waits here, and
   // so does that of a second process that attaches the same directory. False: that training is over.
   static bool WaitForTurn(const std::string& run, std::unique_ptr<base::FileLock>* lock) {

@@ -139,7 +139,7 @@ struct Watcher::Impl {
 
   // Called from several threads; an append is one write.
   void Event(const std::string& kind, int64_t wall_nanos, const std::string& fields) {
-    if (!options.write_events) return;
+    if (options.only_reads) return;
     const Status status =
         base::FilesBelow(base::LocalFileSystem(), options.run)
             .AppendLine(base::JoinPath(options.run, "events.jsonl"), EventLine(kind, wall_nanos, fields));
@@ -379,6 +379,7 @@ struct Watcher::Impl {
 
   void WriteReports() {
     reported_millis = MillisNow();
+    if (options.only_reads) return;
     for (const auto& [rule, report] : engine->TakeReports()) {
       const auto written = WriteReport(options.run, engine->statuses()[rule].name, report);
       if (!written.ok() && !std::exchange(report_failed, true))
@@ -395,9 +396,9 @@ struct Watcher::Impl {
     auto refreshed = trial->Refresh();
     if (!refreshed.ok()) return refreshed.status();
     TDBG_RETURN_IF_ERROR(Judge());
-    if (MaySpeak().ok()) LookAtBreakpoints();
+    if (!options.only_reads && MaySpeak().ok()) LookAtBreakpoints();
     TDBG_RETURN_IF_ERROR(DeclareLost());
-    TDBG_RETURN_IF_ERROR(DeclareStalled());
+    if (!options.only_reads) TDBG_RETURN_IF_ERROR(DeclareStalled());
     if (MillisNow() - reported_millis >= kReportMillis) WriteReports();
     TellProgress();
     return OkStatus();

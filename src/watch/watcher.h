@@ -43,7 +43,9 @@ struct WatchOptions {
   /// kFailedPrecondition: another one speaks by now, and Follow ends with it. Anything else that is no
   /// success: not at this moment. Empty: always.
   std::function<Status()> may_speak;
-  bool write_events = true;  ///< append to <run>/events.jsonl
+  /// The job is elsewhere, and `run` a copy that follows it: nothing is written into it, its breakpoints are
+  /// left to the job's own watcher, and a silence may be the copy's, so that no standstill is declared.
+  bool only_reads = false;
   /// A worker that was announced (world size) and has not written a step this long after the others committed
   /// one is declared lost, and the steps are judged without it. Recorded as an event, which a replay follows.
   int64_t lost_after_millis = 60'000;

@@ -67,8 +67,7 @@ def test_a_run_whose_disk_is_gone_is_opened_from_the_bucket(tdbg):
                   url) == [list(range(30)), "ended", ["Loss_output_0", "Net_fc.bias", "Net_fc.weight", "lr/0"], []]
     assert python(tdbg, "t = tdbg.create_trial(sys.argv[1]); print(json.dumps([t.loaded_all_steps, t.name]))",
                   url) == [True, "a run@1"]
-    for command in ("stop", "watch"):
-        assert "s3://" in tdbg.fails(UNSUPPORTED, command, url)
+    assert "s3://" in tdbg.fails(UNSUPPORTED, "stop", url)
 
 
 QUESTIONS = [("status", [], 0), ("tensors", [], 0), ("steps", [], 0), ("show", ["Net_fc.weight"], 0), ("check", [], ISSUES)]
@@ -104,6 +103,26 @@ print(json.dumps([first, len(t.steps()), t.state, t.damage()]))
     # The rest comes, and it is the run that is here.
     assert tdbg.json("status", url)["state"] == tdbg.json("status", "r")["state"]
     assert len(tdbg.json("steps", url)["steps"]) == len(tdbg.json("steps", "r")["steps"]) >= seen[1]
+
+
+def test_a_run_is_judged_from_its_bucket_while_it_trains(tdbg):
+    url = place()
+    job = tdbg.start("run", "--dir", "r", "--upload", url, "--quiet", "--", sys.executable, TRAINING, "200", "0.05")
+    eventually(lambda: "run.json" in objects(tdbg, url))
+    for action in ("stop", "capture:losses", "pause"):
+        assert "acts on the job, which runs elsewhere" in tdbg.fails(USAGE, "watch", url, "--rule", "exploding_tensor", "--on-issue", action)
+    watch = tdbg.start("watch", url, "--rule", "exploding_tensor", "--on-issue", f"exec:touch '{tdbg.directory}/found'", "--json",
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    tdbg.wait_for("found", 60)
+    assert job.poll() is None, "it was found while it trained"
+    assert job.wait(60) == 0, "nobody stopped it"
+    verdicts, said = watch.communicate(timeout=60)
+    assert watch.returncode == ISSUES, said
+    there = tdbg.json("check", url, "--rule", "exploding_tensor", code=ISSUES)
+    assert [(rule["RuleConfigurationName"], rule["RuleEvaluationStatus"]) for rule in json.loads(verdicts)["rules"]] == [
+        (rule["RuleConfigurationName"], rule["RuleEvaluationStatus"]) for rule in there["rules"]]
+    copies = list((tdbg.directory / ".cache").rglob("events.jsonl"))
+    assert copies and all(copy.read_bytes() == (tdbg.directory / "r/events.jsonl").read_bytes() for copy in copies), "nothing of it is written into a copy"
 
 
 def test_a_directory_in_a_bucket_leaves_nothing_here(tdbg):
