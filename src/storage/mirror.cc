@@ -246,6 +246,7 @@ Status Mirror::Refresh() {
   }
   const auto listed = List(state);
   if (!listed.ok()) return unlock(listed.status());
+  SayLeftOut(*listed);
   std::vector<ObjectInfo> copied, segments;
   std::map<std::string, std::vector<JournalPart>> journals;
   for (ObjectInfo object : *listed) {
@@ -268,6 +269,19 @@ Status Mirror::Refresh() {
   if (Status taken = CopyWhole(copied); !taken.ok()) return unlock(taken);
   if (!alive) HoldLocks(nullptr, false);
   return unlock(OkStatus());
+}
+
+// Who reads a run that lacks something is told, once.
+void Mirror::SayLeftOut(const std::vector<ObjectInfo>& objects) {
+  for (const ObjectInfo& object : objects) {
+    const std::vector<std::string> parts = PartsOf(object.key);
+    uint64_t most = lazy_ ? 0 : kMaxOthers;
+    if (lazy_ && IsSegment(parts)) most = kMaxSegment;
+    if (lazy_ && !IsSegment(parts) && IsCopied(parts)) most = kMaxCopied;
+    if (most == 0 || object.bytes <= most || !options_.say || !left_out_.insert(object.key).second) continue;
+    options_.say(fmt::format("{} ({}) is longer than {} and is left out", object.key,
+                             base::FormatBytes(object.bytes), base::FormatBytes(most)));
+  }
 }
 
 // Names below the prefix. A list may be outdated (a cache in front of the store, a store that is not

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,7 @@ class Mirror {
   Mirror(ObjectStore* store, MirrorOptions options);
 
   Result<std::vector<ObjectInfo>> List(const std::optional<UploadState>& state);
+  void SayLeftOut(const std::vector<ObjectInfo>& objects);
   Status CopyWhole(const std::vector<ObjectInfo>& objects);
   Status CopyOne(const ObjectInfo& object);
   Status TakeSegments(const std::vector<ObjectInfo>& objects);
@@ -70,6 +72,7 @@ class Mirror {
   std::map<std::string, std::unique_ptr<Segment>> segments_;
   std::map<std::string, JournalPart> laid_;  ///< by worker: the newest part in its local journal
   std::map<std::string, base::UniqueFd> held_;
+  std::set<std::string> left_out_;  ///< said to be too long
   bool said_late_ = false, said_gone_ = false;
   std::atomic<uint64_t> bytes_fetched_{0}, requests_{0};
 };

@@ -1,11 +1,13 @@
 // What other processes see of a mirror's local journal while parts are laid into it.
 #include "storage/mirror.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -182,6 +184,43 @@ TEST_F(MirroredJournal, ARunThatIsOpenIsNotRemovedHoweverOldItIs) {
   mirror.reset();
   RemoveUnused(scratch_ / "cache");
   EXPECT_FALSE(std::filesystem::exists(home));
+}
+
+TEST(CacheUseTest, WhatWasOpenedLongestAgoGoesWhereAllTakesTooMuch) {
+  const base::ScratchDirectory scratch;
+  const auto home = [&](int i) { return std::string(scratch / fmt::format("cache/prefix/run{}", i)); };
+  const auto now = std::filesystem::file_time_type::clock::now();
+  const auto fill = [&](int i, int hours_ago) {
+    const auto use = KeepInUse(home(i));
+    TDBG_ASSERT_OK(use.status());
+    base::Spill(home(i) + "/fetched", std::string(1u << 20, 'x'));
+    std::ofstream(home(i) + "/hole").close();
+    std::filesystem::resize_file(home(i) + "/hole", 1u << 30);  // not fetched
+    base::Spill(home(i) + "/sync.lock", "");
+    std::filesystem::last_write_time(home(i) + "/sync.lock", now - std::chrono::hours(hours_ago));
+  };
+  for (int i = 0; i < 4; ++i) fill(i, 4 - i);
+  const auto open = KeepInUse(home(0));  // the oldest
+  TDBG_ASSERT_OK(open.status());
+  RemoveUnused(scratch / "cache", 6u << 20);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(std::filesystem::exists(home(i))) << i;
+  RemoveUnused(scratch / "cache", 5u << 19);
+  EXPECT_TRUE(std::filesystem::exists(home(0))) << "somebody reads it";
+  EXPECT_FALSE(std::filesystem::exists(home(1)));
+  EXPECT_FALSE(std::filesystem::exists(home(2)));
+  EXPECT_TRUE(std::filesystem::exists(home(3)));
+}
+
+TEST_F(MirroredLife, WhatIsTooLongToBeCopiedIsNamedOnce) {
+  store_.ahead_nanos = 0;
+  const std::string path = scratch_ / "store/bucket/run/events.jsonl";
+  base::Spill(path, "");
+  std::filesystem::resize_file(path, (64u << 20) + 1);
+  const auto mirror = OpenMirror();
+  ASSERT_NE(mirror, nullptr);
+  TDBG_EXPECT_OK(mirror->Refresh());
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_NE(said_[0].find("events.jsonl (67.1 MB) is longer than 67.1 MB"), std::string::npos) << said_[0];
 }
 
 TEST_F(MirroredLife, AnUploaderThatIsLateLeavesItsRunAliveAndOneThatIsGoneDoesNot) {
