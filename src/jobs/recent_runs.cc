@@ -68,9 +68,10 @@ void RememberRun(const RecentRun& run, base::FileSystem& files) {
   const std::string path = RecentRunsPath();
   if (path.empty()) return;
   if (!files.CreateDirectories(std::filesystem::path(path).parent_path().string()).ok()) return;
-  const format::Json json = {{"run", run.run_directory},
-                             {"from", run.working_directory},
-                             {"started_wall_nanos", run.started_wall_nanos}};
+  format::Json json = {{"run", run.run_directory},
+                       {"from", run.working_directory},
+                       {"started_wall_nanos", run.started_wall_nanos}};
+  if (!run.url.empty()) json["url"] = run.url;
   // Taken for appending, too: a line appended between a trimmer's read and its rename would be lost.
   std::unique_ptr<base::FileLock> lock;
   for (int attempt = 0; attempt < kLockAttempts && lock == nullptr; ++attempt) {
@@ -102,10 +103,11 @@ std::vector<RecentRun> RecentRuns(base::FileSystem& files) {
     format::GetField(*json, "run", &run.run_directory);
     format::GetField(*json, "from", &run.working_directory);
     format::GetField(*json, "started_wall_nanos", &run.started_wall_nanos);
+    format::GetField(*json, "url", &run.url);
     // A run that was started several times is listed at its last start.
     std::erase_if(runs, [&](const RecentRun& r) { return r.run_directory == run.run_directory; });
-    if (run.run_directory.starts_with('/') && IsRunDirectory(run.run_directory, files))
-      runs.push_back(std::move(run));
+    run.here = run.run_directory.starts_with('/') && IsRunDirectory(run.run_directory, files);
+    if (run.here || !run.url.empty()) runs.push_back(std::move(run));
   }
   base::StableSort(&runs, [](const RecentRun& a, const RecentRun& b) {
     return a.started_wall_nanos < b.started_wall_nanos;

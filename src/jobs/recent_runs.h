@@ -15,6 +15,8 @@ struct RecentRun {
   std::string run_directory;      ///< absolute
   std::string working_directory;  ///< of the process that started it, absolute
   int64_t started_wall_nanos = 0;
+  std::string url = {};  ///< of the bucket into which it is uploaded; empty: none
+  bool here = true;  ///< filled in by RecentRuns: false: the directory is gone, and the bucket has the run
 };
 
 /// recent-runs.jsonl in the user's state directory (state_directory.h). Empty: there is none.
@@ -24,7 +26,8 @@ std::string RecentRunsPath();
 /// same time wait for each other, at most 2 s, so that no line is lost. A failure to write is ignored.
 void RememberRun(const RecentRun& run, base::FileSystem& files = base::LocalFileSystem());
 
-/// The recorded runs that still exist, the one started last at the end. Lines of another form are skipped.
+/// The recorded runs that still exist, in their directory or as far as is known in a bucket; the one started
+/// last at the end. Lines of another form are skipped.
 std::vector<RecentRun> RecentRuns(base::FileSystem& files = base::LocalFileSystem());
 
 }  // namespace tdbg::jobs

@@ -58,6 +58,16 @@ TEST_F(RecentRunsTest, TheOneThatWasStartedLastIsLast) {
   EXPECT_THAT(Paths(), ElementsAre(a)) << "what is gone is no run";
 }
 
+TEST_F(RecentRunsTest, WhatIsInABucketIsThereWhereverItsDirectoryIs) {
+  const std::string a = MakeRun("a");
+  RememberRun({a, "/somewhere", 1, "s3://bucket/a"});
+  EXPECT_TRUE(RecentRuns().back().here);
+  std::filesystem::remove_all(a);
+  ASSERT_THAT(Paths(), ElementsAre(a));
+  EXPECT_FALSE(RecentRuns().back().here);
+  EXPECT_EQ(RecentRuns().back().url, "s3://bucket/a");
+}
+
 TEST_F(RecentRunsTest, OddLinesAreSkippedAndTheFileStaysSmall) {
   const std::string a = MakeRun("a");
   RememberRun({"/not/there", "/", 1});

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <iterator>
 
 #include "base/file.h"
 #include "base/process.h"
@@ -17,9 +18,10 @@ namespace {
 
 using format::Json;
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr size_t kLongestMessage = 4096;
 
+// Version 1. What came later is in kMigrations, so that an old file and a new one become the same.
 constexpr char kSchema[] = R"(
 CREATE TABLE jobs(
   id INTEGER PRIMARY KEY,
@@ -68,11 +70,22 @@ CREATE TABLE attempts(
 ) WITHOUT ROWID;
 )";
 
+// From version 1 to 2, and so on.
+constexpr const char* kMigrations[] = {
+    "ALTER TABLE jobs ADD COLUMN url TEXT NOT NULL DEFAULT '';"
+    "CREATE INDEX jobs_by_url ON jobs(url, launched);"
+    "CREATE INDEX jobs_by_directory ON jobs(run_directory, launched);",
+};
+static_assert(std::size(kMigrations) == kVersion - 1);
+
 constexpr char kColumns[] =
-    "SELECT id, run_id, name, run_directory, working_directory, command, flags, environment, settings, host, "
+    "SELECT id, run_id, name, run_directory, url, working_directory, command, flags, environment, settings, "
+    "host, "
     "detached, attempt, status, phase, message, pid, start_ticks, boot_id, created, changed, ended, "
     "exit_code "
     "FROM jobs ";
+constexpr char kOfUrl[] = "WHERE url=?1 ORDER BY launched DESC LIMIT 1";
+constexpr char kOfDirectory[] = "WHERE run_directory=?1 ORDER BY launched DESC LIMIT 1";
 constexpr char kOrder[] = " ORDER BY launched DESC, id DESC LIMIT ?1 OFFSET ?2";
 
 std::optional<int64_t> ExitCode(int64_t stored) {
@@ -86,6 +99,7 @@ JobRecord RecordOf(const Statement& row) {
   job.run_id = row.Text(column++);
   job.name = row.Text(column++);
   job.run_directory = row.Text(column++);
+  job.url = row.Text(column++);
   job.working_directory = row.Text(column++);
   job.command = WordsOf(row.Text(column++));
   job.flags = WordsOf(row.Text(column++));
@@ -150,6 +164,7 @@ Status Registry::Prepare() {
   // If two processes find it empty, one creates the tables; the version is written in the same transaction.
   TDBG_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
   TDBG_ASSIGN_OR_RETURN(found, version());
+  if (found == kVersion) return OkStatus();
   if (found > kVersion)
     return Unimplemented(
         fmt::format("the registry of jobs is of version {}, this tdbg knows {}; use a newer "
@@ -157,8 +172,10 @@ Status Registry::Prepare() {
                     found, kVersion, database_.path()));
   if (found == 0) {
     TDBG_RETURN_IF_ERROR(database_.Execute(kSchema));
-    TDBG_RETURN_IF_ERROR(database_.Execute(fmt::format("PRAGMA user_version={}", kVersion).c_str()));
+    found = 1;
   }
+  for (; found < kVersion; ++found) TDBG_RETURN_IF_ERROR(database_.Execute(kMigrations[found - 1]));
+  TDBG_RETURN_IF_ERROR(database_.Execute(fmt::format("PRAGMA user_version={}", kVersion).c_str()));
   return transaction.Commit();
 }
 
@@ -212,7 +229,8 @@ Result<std::string> Registry::Launch(const JobRecord& job, const std::string& me
       database_.Prepare(
           "UPDATE jobs SET run_directory=?2, working_directory=?3, command=?4, flags=?5, "
           "environment=?6, settings=?7, host=?8, detached=?9, attempt=?10, status=?11, "
-          "phase=?12, message=?13, changed=?14, launched=?14, pid=0, ended=0, exit_code=-1 WHERE id=?1"));
+          "phase=?12, message=?13, changed=?14, launched=?14, pid=0, ended=0, exit_code=-1, url=?15 "
+          "WHERE id=?1"));
   update.Bind(1, id)
       .Bind(2, job.run_directory)
       .Bind(3, job.working_directory)
@@ -226,7 +244,8 @@ Result<std::string> Registry::Launch(const JobRecord& job, const std::string& me
       .Bind(11, JobStatusName(JobStatus::kInProgress))
       .Bind(12, JobPhaseName(JobPhase::kStarting))
       .Bind(13, Kept(message))
-      .Bind(14, wall_nanos);
+      .Bind(14, wall_nanos)
+      .Bind(15, job.url);
   TDBG_RETURN_IF_ERROR(update.Run());
   TDBG_RETURN_IF_ERROR(Append(id, JobStatus::kInProgress, JobPhase::kStarting, message, wall_nanos));
   TDBG_ASSIGN_OR_RETURN(Statement attempt,
@@ -327,6 +346,14 @@ Result<JobRecord> Registry::FindRun(const std::string& run_id) const {
   return One("WHERE run_id=?1", run_id, "of the run");
 }
 
+Result<JobRecord> Registry::FindUrl(const std::string& url) const {
+  return One(kOfUrl, url, "whose run is uploaded to");
+}
+
+Result<JobRecord> Registry::FindDirectory(const std::string& run_directory) const {
+  return One(kOfDirectory, run_directory, "in the directory");
+}
+
 Result<std::vector<JobRecord>> Registry::List(const JobQuery& query) const {
   const std::string sql = std::string(kColumns) + (query.status ? "WHERE status=?3" : "") + kOrder;
   TDBG_ASSIGN_OR_RETURN(Statement select, database_.Prepare(sql));
@@ -388,7 +415,8 @@ Result<std::vector<JobAttempt>> Registry::Attempts(int64_t job) const {
 
 Result<std::vector<std::string>> Registry::QueryPlans() const {
   std::vector<std::string> plans;
-  for (const char* condition : {"WHERE name=?1", "WHERE run_id=?1", "", "WHERE status=?3"}) {
+  for (const char* condition :
+       {"WHERE name=?1", "WHERE run_id=?1", kOfUrl, kOfDirectory, "", "WHERE status=?3"}) {
     const bool list = std::string_view(condition) == "" || std::string_view(condition) == "WHERE status=?3";
     TDBG_ASSIGN_OR_RETURN(Statement explain, database_.Prepare("EXPLAIN QUERY PLAN " + std::string(kColumns) +
                                                                condition + (list ? kOrder : "")));

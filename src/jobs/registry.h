@@ -28,6 +28,7 @@ struct JobRecord {
   // Given to Launch.
   std::string run_id;             ///< run.json's: a run directory that was moved is the same job
   std::string run_directory;      ///< absolute
+  std::string url;                ///< of the bucket into which the run is uploaded; empty: none
   std::string working_directory;  ///< absolute
   std::vector<std::string> command;
   std::vector<std::string> flags;  ///< of `tdbg run`, in front of the command
@@ -108,6 +109,10 @@ class Registry {
   Result<JobRecord> Find(const std::string& name) const;
   /// The job whose run this is. \error kNotFound
   Result<JobRecord> FindRun(const std::string& run_id) const;
+  /// The job that was started last of those whose run is uploaded to this URL. \error kNotFound
+  Result<JobRecord> FindUrl(const std::string& url) const;
+  /// The job that was started last in this directory (absolute), whether it is there or not. \error kNotFound
+  Result<JobRecord> FindDirectory(const std::string& run_directory) const;
   /// The one started last first.
   Result<std::vector<JobRecord>> List(const JobQuery& query = {}) const;
   Result<std::vector<std::string>> Names() const;
@@ -116,7 +121,8 @@ class Registry {
   /// Until its Commit, what is recorded here is one write: a thousand ends wait for the disk once. Others who
   /// would write wait meanwhile, so nothing slow belongs in it.
   Result<Transaction> Together() const { return Transaction::Begin(database_); }
-  /// The query plans of Find, FindRun and List, for a test that none reads a whole table.
+  /// The query plans of Find, FindRun, FindUrl, FindDirectory and List, for a test that none reads a whole
+  /// table.
   Result<std::vector<std::string>> QueryPlans() const;
 
  private:

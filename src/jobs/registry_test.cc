@@ -147,6 +147,67 @@ TEST_F(RegistryTest, ANewerVersionIsRefusedByName) {
   EXPECT_THAT(status.message(), HasSubstr("version 7"));
 }
 
+// What tdbg 0.1.0 wrote, of a job that was started again once; its environment is shortened.
+constexpr char kVersion1[] = R"(
+CREATE TABLE jobs(
+  id INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE, run_directory TEXT NOT NULL,
+  working_directory TEXT NOT NULL, command TEXT NOT NULL, flags TEXT NOT NULL, environment TEXT NOT NULL,
+  settings TEXT NOT NULL, host TEXT NOT NULL, detached INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  status TEXT NOT NULL, phase TEXT NOT NULL, message TEXT NOT NULL, pid INTEGER NOT NULL DEFAULT 0,
+  start_ticks INTEGER NOT NULL DEFAULT 0, boot_id TEXT NOT NULL DEFAULT '', created INTEGER NOT NULL,
+  launched INTEGER NOT NULL, changed INTEGER NOT NULL, ended INTEGER NOT NULL DEFAULT 0,
+  exit_code INTEGER NOT NULL DEFAULT -1);
+CREATE INDEX jobs_by_launch ON jobs(launched);
+CREATE INDEX jobs_by_status ON jobs(status, launched);
+CREATE TABLE transitions(
+  job INTEGER NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, sequence INTEGER NOT NULL, status TEXT NOT NULL,
+  phase TEXT NOT NULL, message TEXT NOT NULL, began INTEGER NOT NULL, PRIMARY KEY(job, sequence)) WITHOUT ROWID;
+CREATE TABLE attempts(
+  job INTEGER NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, attempt INTEGER NOT NULL, began INTEGER NOT NULL,
+  ended INTEGER NOT NULL DEFAULT 0, exit_code INTEGER NOT NULL DEFAULT -1, message TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY(job, attempt)) WITHOUT ROWID;
+INSERT INTO jobs VALUES(1,'798ce0d8ca80c6011b746b0096de50fc','early','/runs/early','/elsewhere',
+  '{"words":["sh","-c","echo hi; exit 3"]}','{"words":["--dir","/runs/early","--max-restarts","1"]}','{"LANG":"C"}',
+  '{"max_restarts":1}','vm',0,1,'Failed','Failed','exit code 3',0,6569513,'300a115c',10,10,60,60,3);
+INSERT INTO attempts VALUES(1,0,10,20,3,'exit code 3');
+INSERT INTO attempts VALUES(1,1,30,60,3,'exit code 3');
+INSERT INTO transitions VALUES(1,1,'InProgress','Starting','starting',10);
+INSERT INTO transitions VALUES(1,2,'Failed','Failed','exit code 3',60);
+PRAGMA user_version=1;
+)";
+
+TEST_F(RegistryTest, OneThatAnEarlierTdbgWroteIsBroughtUpToDateWithAllThatItHas) {
+  TDBG_ASSERT_OK(base::LocalFileSystem().CreateDirectories(directory_.path() + "/state"));
+  TDBG_ASSERT_OK(Database::Open(path_, 0)->Execute(kVersion1));
+  Registry registry = Open();
+  const auto job = registry.Find("early");
+  TDBG_ASSERT_OK(job);
+  EXPECT_EQ(job->command, (std::vector<std::string>{"sh", "-c", "echo hi; exit 3"}));
+  EXPECT_EQ(job->exit_code, 3);
+  EXPECT_EQ(job->url, "");
+  EXPECT_EQ(registry.Attempts(job->id)->size(), 2u);
+  EXPECT_EQ(registry.Transitions(job->id)->size(), 2u);
+  EXPECT_EQ(registry.FindDirectory("/runs/early")->name, "early");
+  JobRecord again = *job;
+  again.url = "s3://bucket/early";
+  TDBG_ASSERT_OK(registry.Launch(again, "starting", 70));
+  EXPECT_EQ(Open().FindUrl("s3://bucket/early")->name, "early");
+  const auto plans = registry.QueryPlans();
+  for (const std::string& step : *plans) EXPECT_THAT(step, HasSubstr("USING"));
+}
+
+TEST_F(RegistryTest, OfTheJobsOfOneUrlTheLatestIsFound) {
+  Registry registry = Open();
+  JobRecord job = Job("r1", "/runs/a");
+  job.url = "s3://bucket/a";
+  TDBG_ASSERT_OK(registry.Launch(job, "starting", 10));
+  job.run_id = "r2";
+  TDBG_ASSERT_OK(registry.Launch(job, "starting", 20));
+  EXPECT_EQ(registry.FindUrl("s3://bucket/a")->run_id, "r2");
+  EXPECT_EQ(registry.FindDirectory("/runs/a")->run_id, "r2");
+  EXPECT_EQ(registry.FindUrl("s3://bucket/b").status().code(), Code::kNotFound);
+}
+
 TEST_F(RegistryTest, TextsOfAnyBytesAreKept) {
   Registry registry = Open();
   JobRecord job = Job("r'1", "/runs/it's \xff");
