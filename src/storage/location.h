@@ -20,6 +20,9 @@ struct Location {
   std::string KeyPrefix() const { return s3 ? path : path.substr(1); }
 };
 
+/// A word for a shell, quoted where it must be.
+std::string ShellWord(const std::string& word);
+
 /// \error kInvalidArgument  another scheme, no bucket, an impossible name of a bucket
 Result<Location> ParseLocation(std::string_view text);
 

@@ -5,15 +5,12 @@
 #include <fmt/format.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <set>
 #include <utility>
 
@@ -30,19 +27,20 @@
 #include "storage/cache_use.h"
 #include "storage/parallel.h"
 #include "storage/s3/credentials.h"
+#include "storage/sparse_file.h"
 
 namespace tdbg::storage {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kBlock = 4096;  // unit in which holes are filled
 // A segment up to this size is fetched whole: cheaper than several requests.
 constexpr uint64_t kWholeBytes = 256u << 10;
 // How much of a segment's end the first request for its index fetches.
 constexpr uint64_t kTailBytes = 64u << 10;
-constexpr uint64_t kStretchBytes = 4u << 20;  // largest request
-constexpr uint64_t kMaxCopied = 64u << 20;    // largest file of a run that is copied whole
+constexpr std::string_view kCheckpoints = "checkpoints";  // a script's, which come back by themselves
+constexpr uint64_t kMaxCopied = 64u << 20;                // largest file of a run that is copied whole
+constexpr uint64_t kMaxCopiedOfWhole = 1u << 20;  // where everything is fetched, longer ones come in ranges
 constexpr uint64_t kMaxOthers = uint64_t{1} << 30;
 constexpr uint64_t kMaxSegment = uint64_t{1} << 42;
 constexpr int kLists = 4;  // how often a list is repeated that lacks an object that must be there
@@ -64,6 +62,16 @@ bool IsLock(const std::string& name) {
          (parts.size() == 3 && IsNumber(parts[0]) && parts[2] == format::kLockFile);
 }
 
+// What only processes of one machine can use; no uploader puts it there.
+bool IsOfOneMachine(const std::string& name) {
+  const std::string base_name = base::BaseName(name);
+  for (const std::string_view file : {format::kLauncherLockFile, format::kLockFile, format::kJournalFile,
+                                      format::kDoorbellFile, format::kControlFile}) {
+    if (base_name == file) return true;
+  }
+  return false;
+}
+
 // Files that readers open, besides segments and journals; not the job's output or exports.
 bool IsCopied(const std::vector<std::string>& parts) {
   return parts.size() == 1 || (parts.size() <= 3 && IsNumber(parts[0]));
@@ -80,17 +88,6 @@ std::string WithJournalHere(const std::string& worker_json) {
   if (!json.ok()) return worker_json;
   (*json)["journal_path"] = format::kJournalFile;
   return format::DumpJson(*json);
-}
-
-Status WriteAt(int fd, uint64_t offset, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t done = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return base::PathError(errno, "cannot write", path);
-    bytes.remove_prefix(static_cast<size_t>(done));
-    offset += static_cast<uint64_t>(done);
-  }
-  return OkStatus();
 }
 
 struct RingPosition {
@@ -118,45 +115,6 @@ Status CallSealed(int fd, RingPosition committed, const std::string& newest_page
 
 }  // namespace
 
-struct Mirror::Segment {
-  std::string name;
-  uint64_t bytes = 0;
-  /// Opened where it is read or filled: a run may have more segments than a process may have descriptors.
-  std::string path;
-  /// A bit for each block that was fetched; shared with other processes that mirror the same run.
-  std::atomic<uint8_t>* have = nullptr;
-  uint64_t have_bytes = 0;
-
-  ~Segment() {
-    if (have != nullptr) ::munmap(have, have_bytes);
-  }
-  bool Has(uint64_t block) const {
-    return (have[block / 8].load(std::memory_order_acquire) >> (block % 8) & 1) != 0;
-  }
-  void Mark(uint64_t block) {
-    have[block / 8].fetch_or(static_cast<uint8_t>(1u << (block % 8)), std::memory_order_release);
-  }
-
-  base::UniqueFd OpenFile() const { return base::OpenFd(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600); }
-
-  Status Open(const std::string& parts_path) {
-    const base::UniqueFd file = OpenFile();
-    if (!file.ok() || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
-      return base::PathError(errno, "cannot make", path);
-    have_bytes = (bytes / kBlock + 8) / 8;
-    const base::UniqueFd parts = base::OpenFd(parts_path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
-    if (!parts.ok() || ::ftruncate(parts.get(), static_cast<off_t>(have_bytes)) != 0)
-      return base::PathError(errno, "cannot make", parts_path);
-    // A hole in it would be a SIGBUS once the disk is full.
-    if (const int full = ::posix_fallocate(parts.get(), 0, static_cast<off_t>(have_bytes)))
-      return base::PathError(full, "cannot make", parts_path);
-    void* const mapped = ::mmap(nullptr, have_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, parts.get(), 0);
-    if (mapped == MAP_FAILED) return base::PathError(errno, "cannot map", parts_path);
-    have = static_cast<std::atomic<uint8_t>*>(mapped);
-    return OkStatus();
-  }
-};
-
 Mirror::Mirror(ObjectStore* store, MirrorOptions options) : store_(store), options_(std::move(options)) {}
 
 Mirror::~Mirror() {
@@ -175,15 +133,19 @@ Result<Object> Mirror::Fetch(const std::string& name, std::optional<Range> range
   return object;
 }
 
-Result<std::unique_ptr<Mirror>> Mirror::Open(ObjectStore* store, MirrorOptions options) {
+Result<std::unique_ptr<Mirror>> Mirror::Open(ObjectStore* store, MirrorOptions options, FetchedBytes* bytes) {
   std::unique_ptr<Mirror> mirror(new Mirror(store, std::move(options)));
   Mirror& m = *mirror;
+  m.bytes_ = bytes;
   const auto run = m.Fetch(std::string(format::kRunFile));
   std::string of_run;
   if (run.ok()) {
     const auto info = format::RunInfo::FromJson(run->bytes);
     if (!info.ok()) return info.status().Annotate(m.options_.from.ToString());
     of_run = base::HexOf(base::Sha256(info->id)).substr(0, 16);
+  } else if (run.status().code() == Code::kNotFound && m.options_.whole) {
+    m.has_run_file_ = false;
+    of_run = base::HexOf(base::Sha256(m.options_.run_id)).substr(0, 16);
   } else if (run.status().code() == Code::kNotFound) {
     m.lazy_ = false;
     of_run = fmt::format("other-{}", ::getpid());
@@ -241,7 +203,7 @@ Status Mirror::Refresh() {
     if (object.ok()) {
       auto parsed = UploadState::FromJson(object->bytes);
       if (parsed.ok()) state = *std::move(parsed);
-      alive = state && MayGoOn(*state, AgeNanos(*object));
+      alive = !options_.whole && state && MayGoOn(*state, AgeNanos(*object));
     }
   }
   const auto listed = List(state);
@@ -253,13 +215,25 @@ Status Mirror::Refresh() {
     const std::vector<std::string> parts = PartsOf(object.key);
     if (!lazy_) {
       if (object.bytes <= kMaxOthers) copied.push_back(std::move(object));
+    } else if (options_.whole &&
+               (object.key == kStateFile || parts[0] == kCheckpoints || IsOfOneMachine(object.key))) {
+      continue;
     } else if (IsSegment(parts)) {
       if (object.bytes <= kMaxSegment) segments.push_back(std::move(object));
     } else if (parts.size() == 4 && parts[2] == kJournalParts) {
       if (const auto part = JournalPart::Parse(parts[3]))
         journals[parts[0] + "/" + parts[1]].push_back(*part);
+    } else if (options_.whole) {
+      (object.bytes > kMaxCopiedOfWhole ? segments : copied).push_back(std::move(object));
+    } else if (included_.contains(parts[0]) && object.bytes <= kMaxOthers) {
+      copied.push_back(std::move(object));
     } else if (IsCopied(parts) && object.bytes <= kMaxCopied && object.key != kStateFile) {
       copied.push_back(std::move(object));
+    }
+  }
+  if (bytes_ != nullptr) {
+    for (const std::vector<ObjectInfo>* objects : {&copied, &segments}) {
+      for (const ObjectInfo& object : *objects) bytes_->all += object.bytes;
     }
   }
   if (Status taken = TakeSegments(segments); !taken.ok()) return unlock(taken);
@@ -300,9 +274,13 @@ Result<std::vector<ObjectInfo>> Mirror::List(const std::optional<UploadState>& s
       files += object.key != kStateFile && object.key.find(kJournalParts) == std::string::npos;
       named.push_back(std::move(object));
     }
-    const bool whole = (run || !lazy_) && (!state || !state->complete || files >= state->files);
+    const bool run_is_there = run || !lazy_ || !has_run_file_;
+    const bool whole = run_is_there && (!state || !state->complete || files >= state->files);
     if (whole || tries >= kLists) {
-      if (run || !lazy_) return named;  // files that were removed since are reported as damage
+      if (options_.whole && run_is_there && !whole)
+        return DataLoss(fmt::format("{} of the {} files of the run are missing in {}", state->files - files,
+                                    state->files, options_.from.ToString()));
+      if (run_is_there) return named;  // files that were removed since are reported as damage
       return Unavailable("the store lists no run.json in " + options_.from.ToString() + ", and has one");
     }
     ::usleep(kListPauseMicros << tries);
@@ -379,11 +357,23 @@ Status Mirror::CopyWhole(const std::vector<ObjectInfo>& objects) {
   return OkStatus();
 }
 
+namespace {
+
+// Also where it cannot be said, as the store does not answer.
+bool IsAllOf(const Result<Object>& copy, const ObjectInfo& object) {
+  return copy.ok() ? copy->bytes.size() == object.bytes : copy.status().code() != Code::kNotFound;
+}
+
+}  // namespace
+
 Status Mirror::CopyOne(const ObjectInfo& object) {
   auto copy = Fetch(object.key);
+  if (options_.whole && !IsAllOf(copy, object))
+    return DataLoss(object.key + " is listed and cannot be read, in " + options_.from.ToString());
   // Deleted since it was listed.
   if (!copy.ok() && copy.status().code() == Code::kNotFound) return OkStatus();
   if (!copy.ok()) return copy.status();
+  if (bytes_ != nullptr) bytes_->done += copy->bytes.size();
   if (lazy_ && base::BaseName(object.key) == format::kWorkerFile) copy->bytes = WithJournalHere(copy->bytes);
   const std::string path = PathOf(object.key);
   TDBG_RETURN_IF_ERROR(base::LocalFileSystem().CreateDirectories(path.substr(0, path.rfind('/'))));
@@ -394,10 +384,10 @@ Status Mirror::CopyOne(const ObjectInfo& object) {
 }
 
 Status Mirror::TakeSegments(const std::vector<ObjectInfo>& objects) {
-  std::vector<std::unique_ptr<Segment>> fresh;
+  std::vector<std::unique_ptr<SparseFile>> fresh;
   for (const ObjectInfo& object : objects) {
     if (segments_.contains(object.key)) continue;
-    auto segment = std::make_unique<Segment>();
+    auto segment = std::make_unique<SparseFile>();
     segment->name = object.key;
     segment->bytes = object.bytes;
     const std::string path = PathOf(object.key);
@@ -408,7 +398,10 @@ Status Mirror::TakeSegments(const std::vector<ObjectInfo>& objects) {
     // Gets its final name only once its index was fetched, since readers open every segment they see.
     std::error_code error;
     bool known = base::LocalFileSystem().Exists(path);
-    if (known && fs::file_size(path, error) != object.bytes) {
+    // A segment never changes; what else an earlier try has left may be of an earlier time.
+    const bool stays = IsSegment(PartsOf(object.key));
+    if (!stays) fs::remove(parts, error);
+    if (known && (!stays || fs::file_size(path, error) != object.bytes)) {
       // The store has another object of this name by now. Nothing of the old one is part of it; cut off in
       // place it would end under whoever has it mapped.
       fs::remove(path, error);
@@ -419,8 +412,9 @@ Status Mirror::TakeSegments(const std::vector<ObjectInfo>& objects) {
     TDBG_RETURN_IF_ERROR(segment->Open(parts));
     fresh.push_back(std::move(segment));
   }
-  TDBG_RETURN_IF_ERROR(InParallel(fresh.size(), options_.requests_at_once,
-                                  [&](size_t i) { return Prefetch(fresh[i].get()); }));
+  TDBG_RETURN_IF_ERROR(options_.whole ? FetchAll(fresh)
+                                      : InParallel(fresh.size(), options_.requests_at_once,
+                                                   [&](size_t i) { return Prefetch(fresh[i].get()); }));
   for (auto& segment : fresh) {
     const std::string path = PathOf(segment->name);
     if (segment->path != path && ::rename(segment->path.c_str(), path.c_str()) != 0)
@@ -432,11 +426,11 @@ Status Mirror::TakeSegments(const std::vector<ObjectInfo>& objects) {
 }
 
 // Fetches what is read when a segment is opened: its beginning, its index and its table of steps.
-Status Mirror::Prefetch(Segment* segment) {
+Status Mirror::Prefetch(SparseFile* segment) {
   const uint64_t bytes = segment->bytes;
   if (bytes <= kWholeBytes) return Fill(segment, 0, bytes);
   TDBG_RETURN_IF_ERROR(Fill(segment, bytes - kTailBytes, kTailBytes));
-  TDBG_RETURN_IF_ERROR(Fill(segment, 0, kBlock));
+  TDBG_RETURN_IF_ERROR(Fill(segment, 0, SparseFile::kBlock));
   format::IndexFooter footer;
   const base::UniqueFd file = segment->OpenFile();
   if (!file.ok()) return base::PathError(errno, "cannot open", segment->path);
@@ -461,35 +455,34 @@ Status Mirror::Prefetch(Segment* segment) {
   return OkStatus();
 }
 
-Status Mirror::Fill(Segment* segment, uint64_t offset, uint64_t bytes) {
-  if (offset >= segment->bytes) return OkStatus();
-  bytes = std::min(bytes, segment->bytes - offset);
-  if (bytes == 0) return OkStatus();
-  std::vector<Range> missing;
-  for (uint64_t block = offset / kBlock; block <= (offset + bytes - 1) / kBlock; ++block) {
-    if (segment->Has(block)) continue;
-    const uint64_t begin = block * kBlock, end = std::min(begin + kBlock, segment->bytes);
-    const bool goes_on = !missing.empty() && missing.back().offset + missing.back().bytes == begin &&
-                         missing.back().bytes < kStretchBytes;
-    if (goes_on) {
-      missing.back().bytes += end - begin;
-    } else {
-      missing.push_back({begin, end - begin});
+Status Mirror::Fill(SparseFile* segment, uint64_t offset, uint64_t bytes) {
+  const std::vector<Range> missing = segment->Missing(offset, bytes);
+  return InParallel(missing.size(), options_.requests_at_once,
+                    [&](size_t i) { return FillRange(*segment, missing[i]); });
+}
+
+Status Mirror::FetchAll(const std::vector<std::unique_ptr<SparseFile>>& segments) {
+  std::vector<std::pair<const SparseFile*, Range>> missing;
+  for (const auto& segment : segments) {
+    uint64_t bytes = 0;
+    for (const Range& range : segment->Missing(0, segment->bytes)) {
+      missing.emplace_back(segment.get(), range);
+      bytes += range.bytes;
     }
+    if (bytes_ != nullptr) bytes_->done += segment->bytes - bytes;
   }
-  if (missing.empty()) return OkStatus();
-  const base::UniqueFd file = segment->OpenFile();
-  if (!file.ok()) return base::PathError(errno, "cannot open", segment->path);
-  return InParallel(missing.size(), options_.requests_at_once, [&](size_t i) -> Status {
-    const Range& range = missing[i];
-    TDBG_ASSIGN_OR_RETURN(const Object object, Fetch(segment->name, range));
-    if (object.bytes.size() != range.bytes)
-      return DataLoss(segment->name + " is another one than it was, in " + options_.from.ToString());
-    TDBG_RETURN_IF_ERROR(WriteAt(file.get(), range.offset, object.bytes, segment->path));
-    for (uint64_t at = range.offset; at < range.offset + range.bytes; at += kBlock)
-      segment->Mark(at / kBlock);
-    return OkStatus();
-  });
+  return InParallel(missing.size(), options_.requests_at_once,
+                    [&](size_t i) { return FillRange(*missing[i].first, missing[i].second); });
+}
+
+Status Mirror::FillRange(const SparseFile& segment, const Range& range) {
+  const base::UniqueFd file = segment.OpenFile();
+  if (!file.ok()) return base::PathError(errno, "cannot open", segment.path);
+  TDBG_ASSIGN_OR_RETURN(const Object object, Fetch(segment.name, range));
+  if (object.bytes.size() != range.bytes)
+    return DataLoss(segment.name + " is another one than it was, in " + options_.from.ToString());
+  if (bytes_ != nullptr) bytes_->done += object.bytes.size();
+  return segment.Take(file.get(), range, object.bytes);
 }
 
 Status Mirror::Need(const std::string& name, uint64_t offset, uint64_t bytes) {
@@ -502,6 +495,12 @@ Status Mirror::Need(const std::string& name, uint64_t offset, uint64_t bytes) {
     return Need(name, offset, bytes);
   }
   return Fill(at->second.get(), offset, bytes);
+}
+
+Status Mirror::Include(const std::string& folder) {
+  if (folder.empty() || folder.find('/') != std::string::npos || !IsSafeName(folder))
+    return InvalidArgument("no folder of a run: " + folder);
+  return included_.insert(folder).second ? Refresh() : OkStatus();
 }
 
 Status Mirror::TakeJournals(const std::map<std::string, std::vector<JournalPart>>& parts) {

@@ -1,10 +1,14 @@
 #include "storage/upload_state.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "base/text.h"
 #include "format/json_fields.h"
 #include "format/version.h"
 
@@ -13,6 +17,25 @@ namespace {
 
 constexpr int64_t kMissedBeats = 6;
 constexpr int64_t kLongestBeatMillis = 86'400'000;  // whatever a bucket says
+
+// Empty: not known.
+std::string PidNamespace() {
+  char link[64];
+  const ssize_t got = ::readlink("/proc/self/ns/pid", link, sizeof(link));
+  return got > 0 ? std::string(link, static_cast<size_t>(got)) : std::string();
+}
+
+// Empty: there is no such process, or it has ended.
+std::string StartTicks(int64_t pid) {
+  const auto stat = base::LocalFileSystem().ReadFile(fmt::format("/proc/{}/stat", pid));
+  if (!stat.ok()) return "";
+  // "pid (name) state ppid ...": the name may hold anything. The start is field 22.
+  const size_t name_end = stat->rfind(')');
+  if (name_end == std::string::npos) return "";
+  const std::vector<std::string> fields = base::SplitList(stat->substr(name_end + 1), ' ');
+  constexpr size_t kState = 0, kStart = 19;
+  return fields.size() <= kStart || fields[kState] == "Z" || fields[kState] == "X" ? "" : fields[kStart];
+}
 
 }  // namespace
 
@@ -28,9 +51,21 @@ int64_t UploadState::SilenceNanos(int64_t least_nanos) const {
 }
 
 bool UploadState::SaysAs(const UploadState& other) const {
-  return run == other.run && uploader == other.uploader && complete == other.complete &&
-         following == other.following && left == other.left && beat_millis == other.beat_millis &&
-         held == other.held;
+  return run == other.run && uploader == other.uploader && process == other.process &&
+         complete == other.complete && following == other.following && left == other.left &&
+         beat_millis == other.beat_millis && held == other.held;
+}
+
+std::string ThisProcess() {
+  return fmt::format("{} {} {} {}", base::BootId(), PidNamespace(), ::getpid(), StartTicks(::getpid()));
+}
+
+bool UploadState::UploaderIsGone() const {
+  const std::vector<std::string> fields = base::SplitList(process, ' ');
+  const auto pid = fields.size() == 4 ? base::ParseInt(fields[2]) : std::nullopt;
+  const std::string boot = base::BootId(), space = PidNamespace();
+  if (!pid || boot.empty() || space.empty() || fields[0] != boot || fields[1] != space) return false;
+  return StartTicks(*pid) != fields[3];
 }
 
 std::string UploadState::ToJson() const {
@@ -39,6 +74,7 @@ std::string UploadState::ToJson() const {
                            {"run", run},
                            {"uploader", uploader},
                            {"host", host},
+                           {"process", process},
                            {"complete", complete},
                            {"following", following},
                            {"left", left},
@@ -54,6 +90,7 @@ Result<UploadState> UploadState::FromJson(std::string_view text) {
   format::GetField(json, "run", &state.run);
   format::GetField(json, "uploader", &state.uploader);
   format::GetField(json, "host", &state.host);
+  format::GetField(json, "process", &state.process);
   format::GetField(json, "complete", &state.complete);
   format::GetField(json, "following", &state.following);
   format::GetField(json, "left", &state.left);

@@ -34,18 +34,26 @@ struct UploadState {
   int64_t beat_millis = 0;  ///< the next one comes after this time at the latest
   int64_t files = 0;        ///< once complete: how many of the run's files are there
   std::vector<std::string>
-      held;           ///< locks that were held when it was written: "launcher.lock", "0/worker_0/lock"
-  int64_t bytes = 0;  ///< of those files
-  bool left = false;  ///< more will come, and nobody sends it: the run was sent once while it trained
+      held;                  ///< locks that were held when it was written: "launcher.lock", "0/worker_0/lock"
+  std::string process = {};  ///< of the uploader, as ThisProcess says it; empty: an earlier tdbg wrote this
+  int64_t bytes = 0;         ///< of those files
+  bool left = false;         ///< more will come, and nobody sends it: the run was sent once while it trained
 
   /// How long its uploader is silent before it is replaced, or taken for gone.
   /// \param least_nanos  kReplacedNanos, kGoneNanos
   int64_t SilenceNanos(int64_t least_nanos) const;
   /// Whether readers learn the same of both: all but counts.
   bool SaysAs(const UploadState& other) const;
+  /// Whether its uploader was a process of this machine and is one no more: then nobody need wait for a sign
+  /// of life. False where that is not known.
+  bool UploaderIsGone() const;
   std::string ToJson() const;
   static Result<UploadState> FromJson(std::string_view text);
 };
+
+/// This process among all that ever ran: the machine's boot, the namespace of process numbers, the number,
+/// and when it was started.
+std::string ThisProcess();
 
 /// How old an object is, by the store's clock; by ours if the store does not say its time.
 int64_t AgeNanos(const Object& object);

@@ -83,10 +83,14 @@ Status Uploader::Check(const std::string& run) {
   const auto there = UploadState::FromJson(state->bytes);
   if (!there.ok()) return there.status().Annotate(where);
   if (there->run != run)
-    return Status(Code::kAlreadyExists,
-                  where + " holds another run (" + there->run + "); choose a prefix of its own for each run");
+    return Status(
+        Code::kAlreadyExists,
+        fmt::format("{} holds another run ({}); tdbg resume {} goes on with that one, and a new run "
+                    "needs a prefix of its own",
+                    where, there->run, ShellWord(where)));
   const int64_t life = there->SilenceNanos(kReplacedNanos), age = AgeNanos(*state);
-  if (there->following && !there->left && there->uploader != uploader_ && age < life)
+  if (there->following && !there->left && there->uploader != uploader_ && age < life &&
+      !there->UploaderIsGone())
     return Status(
         Code::kAlreadyExists,
         fmt::format(
@@ -139,6 +143,7 @@ Status Uploader::WriteState(UploadState state) {
   state.run = run_;
   state.uploader = uploader_;
   state.host = base::HostName();
+  state.process = ThisProcess();
   state.beat_millis = options_.beat_millis;
   const std::lock_guard guard(state_mutex_);
   const bool same = state.following && state.SaysAs(state_);

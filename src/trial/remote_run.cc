@@ -165,6 +165,8 @@ Status RemoteRun::Refresh(bool now) {
   return Ask("refresh").status();
 }
 
+Status RemoteRun::Include(const std::string& folder) { return Ask("include " + folder).status(); }
+
 Status RemoteRun::Need(const std::string& path, uint64_t offset, uint64_t bytes) {
   return Ask("need " + std::to_string(offset) + " " + std::to_string(bytes) + " " +
              path.substr(directory_.size() + 1))

@@ -35,6 +35,8 @@ class RemoteRun : public base::Filler {
   /// Takes in what is new in the bucket; does nothing within a second of the last time, unless it is needed
   /// `now`.
   Status Refresh(bool now = false);
+  /// From now on a folder of the run is in directory(), too, that no reader of its values needs: "logs".
+  Status Include(const std::string& folder);
   Status Need(const std::string& path, uint64_t offset, uint64_t bytes) override;
 
  private:

@@ -10,9 +10,14 @@
 //                                                    of a process that was killed, which this one takes over
 //                                                    from
 //   tdbg-store mirror URL [--cache DIRECTORY]        answers questions on standard input, a line each:
-//                                                    "refresh", "need OFFSET BYTES NAME"; "stats"
+//                                                    "refresh", "need OFFSET BYTES NAME", "include FOLDER";
+//                                                    "stats"
 //   tdbg-store runs URL [--most N]                   the runs below it, as one JSON document; or "error CODE
 //                                                    MESSAGE"
+//   tdbg-store bring-back URL DIRECTORY              the prefix's run becomes one of this machine; answers
+//   "ok
+//                                                    brought", "ok here", "ok behind" or "ok none"
+//                                                    (bring_back.h)
 //   tdbg-store fetch URL DIRECTORY                   a prefix's objects into a directory, whatever they are
 //   tdbg-store send DIRECTORY URL [--follow] [--delete] [--every-millis N]
 //                                                    a directory's files into a prefix; --follow: as they
@@ -28,8 +33,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <iostream>
+#include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,6 +46,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "format/json_fields.h"
+#include "storage/bring_back.h"
 #include "storage/folder.h"
 #include "storage/mirror.h"
 #include "storage/object_store.h"
@@ -71,18 +80,6 @@ std::string OneLine(std::string text) {
     if (static_cast<unsigned char>(c) < 32) c = ' ';
   }
   return text;
-}
-
-// A word for a shell.
-std::string Quoted(const std::string& word) {
-  const bool plain = std::ranges::all_of(word, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("/._-:@%+,=").find(c) != std::string_view::npos;
-  });
-  if (plain) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 // For whoever reads our standard output: the code, so that it need not be guessed from words.
@@ -232,7 +229,7 @@ Status Upload(const Arguments& arguments, ObjectStore* store, const Location& to
                   fmt::format("{} ({}) of {} could not be put into {}: {}; tdbg upload {} {} sends them",
                               base::Counted(totals.files_left, "file"), base::FormatBytes(totals.bytes_left),
                               options.run_directory, to.ToString(), done.message(),
-                              Quoted(options.run_directory), Quoted(to.ToString())));
+                              ShellWord(options.run_directory), ShellWord(to.ToString())));
   }
   if (arguments.follow && !uploader.goes_on()) {
     fmt::print("there {} {}\n", totals.files_there, totals.bytes_there);
@@ -250,7 +247,53 @@ Status Upload(const Arguments& arguments, ObjectStore* store, const Location& to
                base::FormatBytes(totals.bytes_there));
     if (uploader.goes_on())
       options.say(fmt::format("the run goes on; tdbg upload {} {} sends what comes, once it has ended",
-                              Quoted(options.run_directory), Quoted(to.ToString())));
+                              ShellWord(options.run_directory), ShellWord(to.ToString())));
+  }
+  return OkStatus();
+}
+
+// Says how far it is, where that takes longer than a second: over and over on a terminal, else now and then.
+void ShowProgress(const std::stop_token& stop, const FetchedBytes& bytes, const std::string& url) {
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  std::mutex mutex;
+  std::condition_variable_any ended;
+  std::unique_lock lock(mutex);
+  bool shown = false;
+  while (!ended.wait_for(lock, stop, std::chrono::seconds(terminal || !shown ? 1 : 15),
+                         [&] { return stop.stop_requested(); })) {
+    if (bytes.all == 0) continue;
+    fmt::print(stderr, "{}tdbg: {} comes back: {} of {}{}", shown && terminal ? "\r" : "", OneLine(url),
+               base::FormatBytes(bytes.done), base::FormatBytes(bytes.all), terminal ? "\x1b[K" : "\n");
+    ::fflush(stderr);
+    shown = true;
+  }
+  if (shown && terminal) fmt::print(stderr, "\n");
+}
+
+Status BringRunBack(const Arguments& arguments, ObjectStore* store, const Location& from) {
+  BringBackOptions options;
+  options.from = from;
+  options.directory = arguments.words[2];
+  options.say = [](const std::string& what) { fmt::print(stderr, "tdbg: {}\n", OneLine(what)); };
+  FetchedBytes bytes;
+  std::jthread progress([&](const std::stop_token& stop) { ShowProgress(stop, bytes, from.ToString()); });
+  const auto brought = BringBack(store, options, &bytes);
+  progress.request_stop();
+  progress.join();
+  if (!brought.ok()) return brought.status();
+  switch (*brought) {
+    case BroughtBack::kNoRun:
+      Answer(OkStatus(), "none");
+      break;
+    case BroughtBack::kIsHere:
+      Answer(OkStatus(), "here");
+      break;
+    case BroughtBack::kBehind:
+      Answer(OkStatus(), "behind");
+      break;
+    case BroughtBack::kBrought:
+      Answer(OkStatus(), "brought");
+      break;
   }
   return OkStatus();
 }
@@ -269,6 +312,8 @@ Status MirrorRun(const Arguments& arguments, ObjectStore* store, const Location&
   for (std::string line; std::getline(std::cin, line);) {
     if (line == "refresh") {
       Answer((*mirror)->Refresh());
+    } else if (line.starts_with("include ")) {
+      Answer((*mirror)->Include(line.substr(8)));
     } else if (line == "stats") {
       Answer(OkStatus(), fmt::format("{} {}", (*mirror)->bytes_fetched(), (*mirror)->requests()));
     } else if (line.starts_with("need ")) {
@@ -354,7 +399,8 @@ Status Run(int argc, char** argv, bool* told) {
   base::SurviveTornMappings();
   TDBG_ASSIGN_OR_RETURN(const Arguments arguments, Parse(argc, argv));
   const std::string verb = arguments.words.empty() ? "" : arguments.words[0];
-  const bool two = verb == "upload" || verb == "put" || verb == "fetch" || verb == "send";
+  const bool two =
+      verb == "upload" || verb == "put" || verb == "fetch" || verb == "send" || verb == "bring-back";
   const bool one = verb == "check" || verb == "probe" || verb == "mirror" || verb == "runs" || verb == "ls" ||
                    verb == "cat" || verb == "rm" || verb == "head";
   if ((!two && !one) || arguments.words.size() != (two ? 3 : 2))
@@ -362,11 +408,12 @@ Status Run(int argc, char** argv, bool* told) {
         "usage: tdbg-store check|probe|mirror|runs|ls|head|cat|rm URL, tdbg-store upload RUN URL, tdbg-store "
         "put "
         "FILE "
-        "URL, tdbg-store fetch URL DIRECTORY, tdbg-store send DIRECTORY URL");
-  TDBG_ASSIGN_OR_RETURN(const Location location,
-                        ParseLocation(verb == "fetch" ? arguments.words[1] : arguments.words.back()));
+        "URL, tdbg-store fetch|bring-back URL DIRECTORY, tdbg-store send DIRECTORY URL");
+  TDBG_ASSIGN_OR_RETURN(
+      const Location location,
+      ParseLocation(verb == "fetch" || verb == "bring-back" ? arguments.words[1] : arguments.words.back()));
   auto store = OpenStore(location, arguments.store);
-  if (verb == "mirror" && !store.ok()) Answer(store.status());
+  if ((verb == "mirror" || verb == "bring-back") && !store.ok()) Answer(store.status());
   if (verb == "runs") {
     const Status listed = store.ok() ? ListRuns(arguments, store->get(), location) : store.status();
     if (!listed.ok()) Answer(listed);
@@ -383,6 +430,12 @@ Status Run(int argc, char** argv, bool* told) {
       (void)!::nice(10);
     }
     return Upload(arguments, store->get(), location, told);
+  }
+  if (verb == "bring-back") {
+    const Status brought = BringRunBack(arguments, store->get(), location);
+    if (!brought.ok()) Answer(brought);
+    *told = true;
+    return brought;
   }
   if (verb == "fetch") return FetchFolder(store->get(), location, arguments.words[2]);
   if (verb == "send") return SendFolder(arguments, store->get(), location);
