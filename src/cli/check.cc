@@ -170,7 +170,7 @@ class CheckCommand : public Command {
     if (json_) {
       Json aside = Json::array();
       for (const NotRun& rule : not_run) aside.push_back({{"rule", rule.rule}, {"why", rule.why}});
-      PrintJson({{"run", path},
+      PrintJson({{"run", LastingPlace(path)},
                  {"last_step", last_step},
                  {"rules", VerdictsToJson(statuses, names)},
                  {"incidents", IncidentsToJson(incidents, names)},

@@ -13,6 +13,7 @@
 #include "base/below.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "cli/run_path.h"
 #include "cli/terminal.h"
 #include "events/target.h"
 #include "format/version.h"
@@ -123,7 +124,7 @@ std::unique_ptr<events::ChangeJournal> JournalChanges(const std::string& run_dir
                                                       const std::vector<rules::RuleStatus>& statuses) {
   events::JobState job;
   job.name = name;
-  job.run = run_directory;
+  job.run = LastingPlace(run_directory);
   job.attempt = attempt;
   for (const rules::RuleStatus& status : statuses) {
     job.rules.push_back(RuleStateOf(status));

@@ -80,7 +80,7 @@ class ExplainCommand : public Command {
     if (step_ >= 0)
       std::erase_if(report.incidents, [&](const auto& incident) { return incident.first_step > step_; });
     if (json_) {
-      PrintJson({{"run", report.path},
+      PrintJson({{"run", LastingPlace(report.path)},
                  {"state", StateWords(report)},
                  {"incidents", IncidentsToJson(report.incidents, report.names)},
                  {"nan_origins", OriginsToJson(report.origins, report.names)}});

@@ -111,7 +111,8 @@ void JobFlags::Define(Flags& flags) {
       .AddOption("--node-timeout", node_timeout,
                  "a node that has not been heard of for so long is taken for dead; default 10s")
       .TypeName("TIME");
-  flags.AddFlag("--adopt", adopt).Hidden();  // `tdbg resume` says it
+  flags.AddFlag("--adopt", adopt).Hidden();  // `tdbg resume` says these
+  flags.AddFlag("--resumes", resumes).Hidden();
   flags
       .AddOption("--on-event", on_event,
                  "handlers that are told of changes of the job's and its rules' statuses (docs/events.md); "

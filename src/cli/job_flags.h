@@ -40,7 +40,8 @@ std::string IsHttpUrl(const std::string& text);
 
 struct JobFlags {
   bool detach = false, no_log = false, no_handlers = false;
-  bool adopt = false;  ///< `tdbg resume`: the command still runs, and only its launcher is gone
+  bool adopt = false;    ///< `tdbg resume`: the command still runs, and only its launcher is gone
+  bool resumes = false;  ///< `tdbg resume`: the run is to be brought back from its bucket
   std::vector<std::string> secrets, restart_on, on_event, breaks;
   std::string max_runtime, checkpoint_directory, interrupt_every, upload, prometheus, otlp;
   std::string node, node_timeout, log_limit;

@@ -70,11 +70,20 @@ Json OtherBytesOf(const jobs::JobRecord& job) {
   return bytes;
 }
 
+bool IsInBucketOnly(const jobs::JobRecord& job) {
+  return !job.url.empty() && jobs::RunId(job.run_directory) != job.run_id;
+}
+
+std::string PlaceOf(const jobs::JobRecord& job) {
+  return IsInBucketOnly(job) ? job.url : DisplayPath(job.run_directory);
+}
+
 Json JobJson(const jobs::JobRecord& job, jobs::JobLife life) {
   Json settings = Json::object();
   if (const auto parsed = format::ParseJsonObject(job.settings, "settings"); parsed.ok()) settings = *parsed;
   Json json = {{"job", job.name},
-               {"run", job.run_directory},
+               {"run", IsInBucketOnly(job) ? job.url : LastingPlace(job.run_directory)},
+               {"url", job.url.empty() ? Json() : Json(job.url)},
                {"working_directory", job.working_directory},
                {"command", job.command},
                {"flags", job.flags},
@@ -132,7 +141,7 @@ class JobsCommand : public Command {
       const int64_t end = job->ended_wall_nanos > 0 ? job->ended_wall_nanos : base::SystemClock().WallNanos();
       table.Add({Printable(job->name), Printable(jobs::StateText(*job, life)), std::to_string(job->attempt),
                  TimeText(job->created_wall_nanos), Duration(end - job->created_wall_nanos),
-                 Printable(DisplayPath(job->run_directory))});
+                 Printable(PlaceOf(*job))});
     }
     if (json_)
       PrintJson(list);
@@ -162,7 +171,8 @@ class JobsCommand : public Command {
     return OkStatus();
   }
 
-  // A run on a disk that is not mounted now counts as gone, too; only its line in the list is lost.
+  // A run on a disk that is not mounted now counts as gone, too; only its line in the list is lost. One that
+  // was uploaded is not gone.
   Result<int> Prune(jobs::Registry* registry) const {
     std::vector<std::string> forgotten;
     jobs::JobQuery query;
@@ -170,7 +180,7 @@ class JobsCommand : public Command {
     while (registry != nullptr) {
       TDBG_ASSIGN_OR_RETURN(const std::vector<jobs::JobRecord> listed, registry->List(query));
       for (const jobs::JobRecord& job : listed) {
-        if (!jobs::HasEnded(job.status) || job.host != base::HostName() ||
+        if (!jobs::HasEnded(job.status) || job.host != base::HostName() || !job.url.empty() ||
             jobs::RunId(job.run_directory) == job.run_id || !registry->Forget(job.run_id).ok()) {
           ++query.offset;
           continue;
@@ -222,7 +232,7 @@ class JobsCommand : public Command {
       return kExitOk;
     }
     Print("{}  {}\n  run      {}\n", Printable(job.name), Printable(jobs::StateText(job, life)),
-          Printable(DisplayPath(job.run_directory)));
+          Printable(PlaceOf(job)));
     std::string command;
     for (const std::string& word : job.command) command += (command.empty() ? "" : " ") + ShellWord(word);
     Print("  command  {}\n", command);

@@ -7,8 +7,10 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -19,8 +21,10 @@
 #include "cli/live_status.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
+#include "cli/terminal.h"
 #include "jobs/run_directory.h"
 #include "jobs/training_output.h"
+#include "trial/remote_run.h"
 #include "watch/found.h"
 
 namespace tdbg::cli {
@@ -34,7 +38,7 @@ class LogsCommand : public Command {
   std::string name() const override { return "logs"; }
   std::string help() const override { return "what a job printed: all of it, while it runs, around a step"; }
   void Define(Flags& flags) override {
-    flags.AddOption("JOB", job_, "a job, a run: its name, its path, or last").Required();
+    flags.AddOption("JOB", job_, "a job, a run: its name, its path, its URL in a bucket, or last").Required();
     flags.AddFlag("-f,--follow", follow_, "go on until the job has ended");
     flags
         .AddOption("--around", around_,
@@ -53,7 +57,7 @@ class LogsCommand : public Command {
     if (follow_ && around_)
       return InvalidArgument(
           "logs: --follow and --around: one goes on and the other looks back; leave one out");
-    TDBG_ASSIGN_OR_RETURN(const std::string run, ResolveRunOfJob(job_));
+    TDBG_ASSIGN_OR_RETURN(const std::string run, ResolveRunWithLogs());
     const std::vector<int64_t> attempts = jobs::ListAttempts(run);
     if (attempt_ >= 0 && std::find(attempts.begin(), attempts.end(), attempt_) == attempts.end())
       return NotFound(fmt::format("the run has no attempt {}; it has {}", attempt_, attempts.size()));
@@ -66,7 +70,7 @@ class LogsCommand : public Command {
     int64_t last = attempts.empty() ? -1 : attempts.back();
     while (follow_ && attempt_ < 0 && jobs::LauncherAlive(run)) {
       // The launcher is between two attempts, or about to leave.
-      std::this_thread::sleep_for(std::chrono::milliseconds(kFollowMillis));
+      Wait();
       for (const int64_t next : jobs::ListAttempts(run)) {
         if (next <= last) continue;
         last = next;
@@ -79,7 +83,8 @@ class LogsCommand : public Command {
                           : fmt::format("the last line of the output was printed at step {}", last_step_));
     }
     if (!any)
-      return NotFound("no output of it was kept: it was not started by tdbg run, or with --no-log: " + run);
+      return NotFound("no output of it was kept: it was not started by tdbg run, or with --no-log: " +
+                      LastingPlace(run));
     return kExitOk;
   }
 
@@ -88,6 +93,22 @@ class LogsCommand : public Command {
     jobs::OutputLine output;
     bool ours = false;  // what tdbg said, not the command
   };
+
+  Result<std::string> ResolveRunWithLogs() {
+    const auto place = PlaceOfRun(job_);
+    if (!place.ok() || !place->directory.empty()) return ResolveRunOfJob(job_);
+    TDBG_ASSIGN_OR_RETURN(remote_, RemoteRun::Open(place->url));
+    TDBG_RETURN_IF_ERROR(remote_->Include("logs"));
+    return remote_->directory();
+  }
+
+  void Wait() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(kFollowMillis));
+    if (!remote_) return;
+    const Status fetched = remote_->Refresh();
+    if (!fetched.ok() && !std::exchange(said_, true))
+      Tell("tdbg: {}; it is tried again\n", Printable(fetched.message()));
+  }
 
   bool ShowAttempt(const std::string& run, int64_t attempt, watch::FoundReader& found) {
     jobs::OutputReader reader(run, attempt, node_);
@@ -111,7 +132,7 @@ class LogsCommand : public Command {
       any |= TakeFound(attempt, std::numeric_limits<int64_t>::max());
       (void)FlushOut();
       if (ended) break;
-      std::this_thread::sleep_for(std::chrono::milliseconds(kFollowMillis));
+      Wait();
     }
     before_.clear();
     at_it_ = false;
@@ -183,6 +204,8 @@ class LogsCommand : public Command {
   }
 
   std::string job_;
+  std::shared_ptr<RemoteRun> remote_;  // null: the run is in a directory of this machine
+  bool said_ = false;                  // that the bucket cannot be read
   bool follow_ = false, steps_ = false, json_ = false;
   std::optional<int64_t> around_;
   int64_t attempt_ = -1, node_ = 0;

@@ -59,15 +59,19 @@ class LsCommand : public Command {
         "where runs lie, also s3://BUCKET/PREFIX; default ./tdbg-runs, and what was started here with "
         "--dir");
     flags.AddFlag("--size", by_size_,
-                  "by what each occupies, logs and black boxes included, the largest last; a total");
-    flags.AddOption("--where", where_, "only the directory of this one run: a path, a name, a job, or last")
+                  "by what each occupies on disk, logs and black boxes included, the largest last; a total");
+    flags
+        .AddOption("--where", where_,
+                   "only the directory of this one run, or the URL of one that is in a bucket only: a path, "
+                   "a name, a job, or last")
         .TypeName("RUN");
     flags.AddFlag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {
     if (!where_.empty()) {
-      TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRun(where_));
+      TDBG_ASSIGN_OR_RETURN(const RunPlace place, PlaceOfRun(where_));
+      const std::string& path = place.directory.empty() ? place.url : place.directory;
       if (json_)
         PrintJson({{"run", path}});
       else

@@ -20,6 +20,7 @@
 #include "base/process.h"
 #include "base/redact.h"
 #include "cli/attempt_starts.h"
+#include "cli/bring_back.h"
 #include "cli/command.h"
 #include "cli/compaction.h"
 #include "cli/configuration.h"
@@ -41,6 +42,7 @@
 #include "cli/run_events.h"
 #include "cli/run_path.h"
 #include "cli/run_summary.h"
+#include "cli/spool.h"
 #include "cli/stopper.h"
 #include "cli/terminal.h"
 #include "cli/upload_process.h"
@@ -71,7 +73,10 @@ class RunCommand : public Command {
   std::string help() const override { return "start a training command, captured, watched and judged"; }
   bool TakesCommand() const override { return true; }
   void SetCommand(std::vector<std::string> words) override { command_ = std::move(words); }
-  void SetFlags(std::vector<std::string> words) override { words_ = std::move(words); }
+  void SetFlags(std::vector<std::string> words) override {
+    words_ = std::move(words);
+    std::erase(words_, "--resumes");  // of this start alone
+  }
 
   void Define(Flags& flags) override {
     flags_.Define(flags);
@@ -129,7 +134,7 @@ class RunCommand : public Command {
   Destination destination_;
   std::optional<jobs::FreshRunDirectory> fresh_;  // where no --dir was given
   Detached detached_;
-  bool quiet_ = false, json_ = false;
+  bool quiet_ = false, json_ = false, had_run_ = false;  ///< had_run_: in its directory, when we began
   JobLog log_;
   int64_t restarts_done_ = 0, attempt_began_nanos_ = 0;
   int64_t ends_nanos_ = -1;  ///< monotonic; -1: never
@@ -174,8 +179,9 @@ Result<int> RunCommand::Run() {
     fresh_.emplace(std::move(taken));
   }
   const std::string directory = jobs::AbsolutePath(fresh_ ? fresh_->path() : destination_.directory);
+  had_run_ = jobs::IsRunDirectory(directory);
   if (!destination_.url.empty() && !job_flags_.adopt)
-    TDBG_RETURN_IF_ERROR(CheckUpload(destination_.url, jobs::RunId(directory)));
+    TDBG_RETURN_IF_ERROR(MakeReadyForUpload(destination_, job_flags_.resumes, quiet_));
 
   Stopper stopper;
   LiveStatus live;
@@ -231,13 +237,14 @@ Result<int> RunCommand::Run() {
   // Before anybody can name the job: a stop that comes while an uploader is waited for is meant for it, too.
   control_.emplace(prepared.run_directory);
   Register(config, prepared);
-  jobs::RememberRun({prepared.run_directory, jobs::AbsolutePath("."), prepare.wall_nanos});
+  jobs::RememberRun({prepared.run_directory, jobs::AbsolutePath("."), prepare.wall_nanos, destination_.url});
   if (!quiet_) NoteFirstVerdicts(watcher->LeastSteps());
   return RunUploaded(config, *watcher, stopper, prepared, live);
 }
 
 Result<int> RunCommand::RunUploaded(const plan::Config& config, watch::Watcher& watcher, Stopper& stopper,
                                     jobs::PreparedAttempt& prepared, LiveStatus& live) {
+  if (destination_.spool) MarkSpool(prepared.run_directory, destination_.url);
   if (!node_ || node_->node() == 0) TakeBackEnd(config, prepared.run_directory);
   listeners_.Start(job_flags_, prepared, watcher.statuses(), &registration_, !node_ || node_->judges());
   if (destination_.url.empty()) return RunJob(config, watcher, stopper, prepared, live);
@@ -246,6 +253,8 @@ Result<int> RunCommand::RunUploaded(const plan::Config& config, watch::Watcher& 
   const Status started =
       upload_.Start(prepared.run_directory, destination_.url, log, /*beside=*/job_flags_.adopt);
   if (!started.ok()) registration_.Move(jobs::JobPhase::kFailed, started.message());
+  // Another one has the prefix: what was made here is of an attempt that does not begin.
+  if (!started.ok() && !had_run_) LetGoOfSpool(destination_);
   TDBG_RETURN_IF_ERROR(started);
   auto exit_code = RunJob(config, watcher, stopper, prepared, live);
   if (upload_.Finish()) {
@@ -273,6 +282,7 @@ Status RunCommand::Adopt(const jobs::PreparedAttempt& left) {
 void RunCommand::Register(const plan::Config& config, const jobs::PreparedAttempt& prepared) {
   jobs::JobRecord job;
   job.run_directory = prepared.run_directory;
+  job.url = destination_.url;
   job.run_id = jobs::RunId(prepared.run_directory);
   job.working_directory = jobs::AbsolutePath(".");
   job.command = base::RedactCommand(command_);
@@ -322,7 +332,7 @@ void RunCommand::GoIntoBackground(const jobs::PreparedAttempt& prepared) {
   if (!job_flags_.detach) return;
   const std::string& name = registration_.name().empty() ? prepared.run_directory : registration_.name();
   if (json_) {
-    PrintJson({{"job", name}, {"run", prepared.run_directory}});
+    PrintJson({{"job", name}, {"run", LastingPlace(prepared.run_directory)}});
   } else {
     Note(fmt::format("{} runs in the background; tdbg logs {} -f shows its output, tdbg stop {} ends it",
                      Printable(name), ShellWord(name), ShellWord(name)));

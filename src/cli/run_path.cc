@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/spool.h"
 #include "cli/terminal.h"
 #include "format/run_files.h"
 #include "jobs/recent_runs.h"
@@ -25,48 +28,80 @@ int64_t CreatedWallNanos(const std::string& run_directory) {
   return info.ok() ? info->created_wall_nanos : 0;
 }
 
+RunPlace PlaceOf(const jobs::RecentRun& run) {
+  return {run.here ? run.run_directory : std::string(), run.url};
+}
+
 /// `runs`: those under ./tdbg-runs, the newest last.
-Result<std::string> LastRun(const std::vector<std::string>& runs) {
+Result<RunPlace> LastRun(const std::vector<std::string>& runs) {
   const std::string here = jobs::AbsolutePath(".");
   const std::vector<jobs::RecentRun> recent = jobs::RecentRuns();
   const auto started_here = std::ranges::find_if(
       recent.rbegin(), recent.rend(), [&](const jobs::RecentRun& r) { return r.working_directory == here; });
   if (started_here != recent.rend() &&
       (runs.empty() || started_here->started_wall_nanos >= CreatedWallNanos(runs.back())))
-    return started_here->run_directory;
-  if (!runs.empty()) return jobs::AbsolutePath(runs.back());
+    return PlaceOf(*started_here);
+  if (!runs.empty()) return RunPlace{jobs::AbsolutePath(runs.back()), ""};
   std::string message = "no run was started here, and there is none under ./tdbg-runs; ";
   if (recent.empty()) return NotFound(message + "start one with tdbg run -- COMMAND");
-  return NotFound(message + "your latest is " + ShellWord(recent.back().run_directory));
+  const RunPlace latest = PlaceOf(recent.back());
+  return NotFound(message + "your latest is " +
+                  ShellWord(latest.url.empty() ? latest.directory : latest.url));
+}
+
+/// Where the run of a job is, or was uploaded to; nothing: nowhere that the registry knows.
+std::optional<RunPlace> PlaceOf(const Result<jobs::JobRecord>& job) {
+  if (!job.ok()) return std::nullopt;
+  const bool here = jobs::RunId(job->run_directory) == job->run_id;
+  if (!here && job->url.empty()) return std::nullopt;
+  return RunPlace{here ? job->run_directory : std::string(), job->url};
+}
+
+/// What is uploaded to the URL from this machine may still be here.
+RunPlace PlaceOfUrl(const std::string& text) {
+  const std::string url = NormalUrl(text);
+  if (const auto spool = SpoolOf(url); spool.ok() && jobs::IsRunDirectory(*spool)) return {*spool, url};
+  if (const auto registry = jobs::Registry::OpenExisting(); registry.ok()) {
+    if (auto place = PlaceOf(registry->FindUrl(url))) return *std::move(place);
+  }
+  return {"", url};
 }
 
 }  // namespace
 
-Result<std::string> ResolveRun(const std::string& text) {
+Result<RunPlace> PlaceOfRun(const std::string& text) {
   if (text.empty()) return InvalidArgument("an empty name is no run; `tdbg ls` lists the runs");
-  if (text.starts_with("s3://"))
-    return Unimplemented(text +
-                         ": this command works on a run of this machine; those that only read (status, show, "
-                         "check, tensors, export ...) take a bucket");
-  if (jobs::IsRunDirectory(text)) return jobs::AbsolutePath(text);
+  if (text.starts_with("s3://")) return PlaceOfUrl(text);
+  const auto here = [](const std::string& path) { return RunPlace{jobs::AbsolutePath(path), ""}; };
+  if (jobs::IsRunDirectory(text)) return here(text);
   const std::string root = jobs::kRunsRoot;
   const std::vector<std::string> runs = jobs::ListRuns(root);
   if (text == "last") return LastRun(runs);
   const std::string below_root = base::JoinPath(root, text);
-  if (jobs::IsRunDirectory(below_root)) return jobs::AbsolutePath(below_root);
+  if (jobs::IsRunDirectory(below_root)) return here(below_root);
   // The path exists but is no run: opening it gives an error that says what it is.
-  if (base::LocalFileSystem().Exists(text)) return jobs::AbsolutePath(text);
+  if (base::LocalFileSystem().Exists(text)) return here(text);
   std::vector<std::string> names;
-  // A job's name. If the registry cannot be read, there are no jobs.
+  // A job's name, or the path that its run had. If the registry cannot be read, there are no jobs.
   if (const auto registry = jobs::Registry::OpenExisting(); registry.ok()) {
-    const auto job = registry->Find(text);
-    if (job.ok() && jobs::RunId(job->run_directory) == job->run_id) return job->run_directory;
+    if (auto place = PlaceOf(registry->Find(text))) return *std::move(place);
+    if (auto place = PlaceOf(registry->FindDirectory(jobs::AbsolutePath(text)))) return *std::move(place);
     if (const auto known = registry->Names(); known.ok()) names = *known;
   }
+  std::erase(names, text);  // a job whose run is nowhere
   for (const std::string& run : runs) names.push_back(RunName(run, root));
   const auto nearest = base::Nearest(text, names);
   return NotFound(fmt::format("no run '{}' here or under ./tdbg-runs; {}", text,
                               nearest ? "did you mean '" + *nearest + "'?" : "`tdbg ls` lists the runs"));
+}
+
+Result<std::string> ResolveRun(const std::string& text) {
+  TDBG_ASSIGN_OR_RETURN(const RunPlace place, PlaceOfRun(text));
+  if (!place.directory.empty()) return place.directory;
+  return Unimplemented(fmt::format(
+      "the run is in {} and not on this machine, where this command needs it; those that only read "
+      "(status, show, check, tensors, logs, export ...) take a bucket, and tdbg resume {} goes on with it",
+      place.url, ShellWord(text)));
 }
 
 Result<std::string> ResolveRunOfJob(const std::string& text) {
@@ -85,8 +120,13 @@ Result<std::string> ResolveRunOfJob(const std::string& text) {
 }
 
 Result<std::string> ResolveRunToRead(const std::string& text) {
-  if (!RemoteRun::IsRemote(text)) return ResolveRun(text);
-  TDBG_ASSIGN_OR_RETURN(const std::shared_ptr<RemoteRun> run, RemoteRun::Open(text));
+  std::string url = text;
+  if (!RemoteRun::IsRemote(text)) {
+    TDBG_ASSIGN_OR_RETURN(const RunPlace place, PlaceOfRun(text));
+    if (!place.directory.empty()) return place.directory;
+    url = place.url;
+  }
+  TDBG_ASSIGN_OR_RETURN(const std::shared_ptr<RemoteRun> run, RemoteRun::Open(url));
   // The destructor of a static object ends the process that fills the cache when the program ends.
   static std::vector<std::shared_ptr<RemoteRun>> opened;
   opened.push_back(run);
@@ -120,7 +160,7 @@ std::vector<NamedRun> RunsOfHere() {
   std::vector<NamedRun> runs;
   for (const std::string& path : ListRuns(root)) runs.push_back({path, RunName(path, root)});
   for (const jobs::RecentRun& run : jobs::RecentRuns()) {
-    if (run.working_directory != here || run.run_directory.starts_with(below_root)) continue;
+    if (!run.here || run.working_directory != here || run.run_directory.starts_with(below_root)) continue;
     const int64_t created = CreatedWallNanos(run.run_directory);
     const auto later = std::ranges::find_if(runs, [&](const NamedRun& other) {
       return RunKindAt(other.path) == RunKind::kSmdebug || CreatedWallNanos(other.path) > created;
@@ -144,9 +184,16 @@ std::string RunName(const std::string& path, const std::string& root) {
   return path == root ? base::BaseName(path) : std::filesystem::path(path).lexically_relative(root).string();
 }
 
-std::string DisplayPath(const std::string& path) {
+std::string LastingPlace(const std::string& path) {
   // A copy of a bucket's is nobody's to name; its cache is nobody's to open.
   if (const auto remote = RemoteRun::Of(path)) return remote->url();
+  // And a spool is gone once all of it is in the bucket.
+  const std::string url = UrlOfSpool(path);
+  return url.empty() ? path : url;
+}
+
+std::string DisplayPath(const std::string& path) {
+  if (std::string lasting = LastingPlace(path); lasting != path) return lasting;
   std::error_code error;
   const std::filesystem::path relative =
       std::filesystem::path(path).lexically_relative(std::filesystem::current_path(error));

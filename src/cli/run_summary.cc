@@ -369,7 +369,7 @@ std::vector<std::string> OriginLines(const std::vector<watch::Origin>& origins, 
 
 Json SummaryToJson(const RunSummary& report) {
   Json json;
-  json["run"] = report.path;
+  json["run"] = LastingPlace(report.path);
   json["name"] = report.name;
   json["state"] = StateWords(report);
   json["alive"] = IsAlive(report);

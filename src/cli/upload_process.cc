@@ -8,18 +8,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/companion.h"
 #include "base/file.h"
-#include "base/sha256.h"
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
-#include "jobs/state_directory.h"
+#include "cli/spool.h"
 
 namespace tdbg::cli {
 namespace {
@@ -76,20 +74,15 @@ Code CodeOfExit(int exit_code) {
 }  // namespace
 
 Result<Destination> DestinationOf(const std::string& directory, const std::string& upload) {
-  if (!directory.starts_with("s3://")) return Destination{directory, upload, false};
+  if (!directory.starts_with("s3://")) return Destination{directory, NormalUrl(upload), false};
   if (!upload.empty())
     return InvalidArgument("--dir " + directory + " and --upload: one place is enough; leave one out");
-  const std::string state = jobs::StateDirectory();
-  if (state.empty())
-    return FailedPrecondition("--dir " + directory +
-                              ": no home to keep the run in meanwhile; set XDG_STATE_HOME");
-  const std::string name = base::HexOf(base::Sha256(directory)).substr(0, 16);
-  return Destination{base::JoinPath(base::JoinPath(state, "spool"), name), directory, true};
+  TDBG_ASSIGN_OR_RETURN(const std::string spool, SpoolOf(directory));
+  return Destination{spool, NormalUrl(directory), true};
 }
 
 void LetGoOfSpool(const Destination& destination) {
-  std::error_code error;
-  if (destination.spool) std::filesystem::remove_all(destination.directory, error);
+  if (destination.spool) RemoveSpool(destination.directory);
 }
 
 Status CheckUpload(const std::string& url, const std::string& run_id) {

@@ -325,9 +325,11 @@ std::vector<std::string> ListWorkers(const std::string& run_directory, int64_t a
   const auto entries = files.List(directory);
   if (!entries.ok()) return workers;
   for (const base::DirEntry& entry : *entries) {
-    if (entry.is_directory && files.Exists(Path(Path(directory, entry.name), format::kLockFile))) {
-      workers.push_back(Path(directory, entry.name));
-    }
+    // One that begins has its lock first; one that is read from a bucket, and does not live, has none.
+    const std::string worker = Path(directory, entry.name);
+    if (entry.is_directory &&
+        (files.Exists(Path(worker, format::kLockFile)) || files.Exists(Path(worker, format::kWorkerFile))))
+      workers.push_back(worker);
   }
   return workers;
 }

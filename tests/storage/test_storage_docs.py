@@ -9,13 +9,27 @@ import ship_run
 from program import BINARY, ROOT
 
 
+def with_a_training(tdbg):
+    (tdbg.directory / "train.py").write_text(
+        f"import runpy, sys\nsys.argv[1:] = ['8']\nrunpy.run_path({str(pathlib.Path(ship_run.__file__))!r}, run_name='__main__')\n")
+    return {**tdbg.env, "PATH": f"{BINARY.parent}:{pathlib.Path(sys.executable).parent}:{tdbg.env['PATH']}"}
+
+
+def test_the_commands_that_go_on_on_another_machine_are_executed(tdbg):
+    shell = (ROOT / "docs/storage.md").read_text().split("```sh\n")[2].split("```")[0]
+    env = with_a_training(tdbg)
+    for number, line in enumerate(shell.strip().splitlines()):
+        machine = {**env, "XDG_STATE_HOME": str(tdbg.directory / f"state-{number}"), "TDBG_CACHE": str(tdbg.directory / f"cache-{number}")}
+        done = subprocess.run(["bash", "-c", line], cwd=tdbg.directory, env=machine, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, (line, done.stderr)
+    assert tdbg.json("status", "s3://bucket/trainings/b")["attempts"] == [0, 1]
+
+
 def test_the_commands_of_the_page_are_executed(tdbg):
     page = (ROOT / "docs/storage.md").read_text()
     shell = page.split("```sh\n")[1].split("```")[0]
     code = page.split("```python\n")[1].split("```")[0]
-    (tdbg.directory / "train.py").write_text(
-        f"import runpy, sys\nsys.argv[1:] = ['8']\nrunpy.run_path({str(pathlib.Path(ship_run.__file__))!r}, run_name='__main__')\n")
-    env = {**tdbg.env, "PATH": f"{BINARY.parent}:{pathlib.Path(sys.executable).parent}:{tdbg.env['PATH']}"}
+    env = with_a_training(tdbg)
     lines = shell.strip().splitlines()
     assert len(lines) == 5
     for number, line in enumerate(lines):
