@@ -22,6 +22,13 @@
 //   tdbg-store send DIRECTORY URL [--follow] [--delete] [--every-millis N]
 //                                                    a directory's files into a prefix; --follow: as they
 //                                                    come, until standard input ends
+//   tdbg-store checkpoints DIRECTORY URL --run ID [--run-directory RUN] [--follow] [--grace-seconds N]
+//                                                    a directory of checkpoints into the run's prefix, as
+//                                                    sets;
+//                                                    --follow: until standard input ends
+//   tdbg-store restore-checkpoints URL DIRECTORY     the newest whole set into an empty directory; what came
+//   as
+//                                                    one JSON line on standard output
 //   tdbg-store ls|cat|put|rm URL ...                 objects, for tests and for people
 //   exit code: 0, or the class of error as tdbg's (docs/cli.md)
 #include <fmt/format.h>
@@ -30,6 +37,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,9 +52,13 @@
 
 #include "base/background.h"
 #include "base/file.h"
+#include "base/posix.h"
 #include "base/text.h"
 #include "format/json_fields.h"
+#include "format/version.h"
 #include "storage/bring_back.h"
+#include "storage/checkpoint_restore.h"
+#include "storage/checkpoint_sender.h"
 #include "storage/folder.h"
 #include "storage/mirror.h"
 #include "storage/object_store.h"
@@ -93,8 +105,9 @@ void Answer(const Status& status, const std::string& text = {}) {
 
 struct Arguments {
   std::vector<std::string> words;
-  std::string run, cache, range, if_match, uploader;
+  std::string run, run_directory, cache, range, if_match, uploader;
   bool follow = false, if_absent = false, json = false, deletes = false;
+  bool every_millis_said = false;
   int64_t every_millis = 1'000, grace_seconds = 600, most = 0;
   StoreOptions store;
 };
@@ -128,6 +141,8 @@ Result<Arguments> Parse(int argc, char** argv) {
       good = text(&arguments.if_match);
     } else if (word == "--run") {
       good = text(&arguments.run);
+    } else if (word == "--run-directory") {
+      good = text(&arguments.run_directory);
     } else if (word == "--uploader") {
       good = text(&arguments.uploader);
     } else if (word == "--cache") {
@@ -136,6 +151,7 @@ Result<Arguments> Parse(int argc, char** argv) {
       good = text(&arguments.range);
     } else if (word == "--every-millis") {
       good = number(&arguments.every_millis, 10);
+      arguments.every_millis_said = good;
     } else if (word == "--grace-seconds") {
       good = number(&arguments.grace_seconds, 0);
     } else if (word == "--most") {
@@ -194,6 +210,52 @@ Status SendFolder(const Arguments& arguments, ObjectStore* store, const Location
   if (!arguments.follow) return sender.SendDue();
   WhenInputEnds([&] { sender.Stop(); });
   return sender.Follow();
+}
+
+// One sender at a time has a run's checkpoints: one that its launcher has left sends the rest before the next
+// begins.
+Status WaitForTurn(const Arguments& arguments, base::UniqueFd* turn) {
+  if (arguments.run_directory.empty()) return OkStatus();
+  *turn = base::OpenFd(base::JoinPath(arguments.run_directory, format::kRunFile).c_str(), O_RDONLY);
+  if (!turn->ok() || ::flock(turn->get(), LOCK_EX) == 0) return OkStatus();
+  return errno == EINTR || errno == ENOLCK || errno == EOPNOTSUPP ? OkStatus()
+                                                                  : ErrnoStatus(errno, "cannot lock the run");
+}
+
+Status SendCheckpoints(const Arguments& arguments, ObjectStore* store, const Location& run) {
+  CheckpointOptions options;
+  options.directory = arguments.words[1];
+  options.run = run;
+  options.run_id = arguments.run;
+  options.run_directory = arguments.run_directory;
+  if (arguments.every_millis_said) options.every_millis = arguments.every_millis;
+  options.grace_millis = arguments.grace_seconds * 1000;
+  options.say = [](const std::string& what) { fmt::print(stderr, "tdbg: checkpoints: {}\n", OneLine(what)); };
+  base::UniqueFd turn;
+  TDBG_RETURN_IF_ERROR(WaitForTurn(arguments, &turn));
+  CheckpointSender sender(store, options);
+  if (arguments.follow) WhenInputEnds([&] { sender.Stop(); });
+  const Status sent = arguments.follow ? sender.Follow() : sender.SendLast();
+  if (sent.ok() || sent.code() == Code::kAlreadyExists) return sent.Annotate("checkpoints");
+  return sent.Annotate(fmt::format("the last checkpoints are not in {}", run.ToString()));
+}
+
+Status Restore(const Arguments& arguments, ObjectStore* store, const Location& run) {
+  RestoreOptions options;
+  options.run = run;
+  options.directory = arguments.words[2];
+  options.say = [](const std::string& what) { fmt::print(stderr, "tdbg: {}\n", OneLine(what)); };
+  const auto restored = RestoreCheckpoints(store, options);
+  if (!restored.ok()) return restored.status();
+  fmt::print("{}\n", format::DumpJson({{"kept", restored->kept},
+                                       {"set", restored->number},
+                                       {"attempt", restored->set.attempt},
+                                       {"step", restored->set.step},
+                                       {"seen_step", restored->set.seen_step},
+                                       {"wall_nanos", restored->set.wall_nanos},
+                                       {"files", restored->set.files.size()},
+                                       {"bytes", restored->set.Bytes()}}));
+  return OkStatus();
 }
 
 /// \param told  set to true where an error was answered, and is not to be said once more
@@ -399,8 +461,9 @@ Status Run(int argc, char** argv, bool* told) {
   base::SurviveTornMappings();
   TDBG_ASSIGN_OR_RETURN(const Arguments arguments, Parse(argc, argv));
   const std::string verb = arguments.words.empty() ? "" : arguments.words[0];
+  const bool from_bucket = verb == "fetch" || verb == "bring-back" || verb == "restore-checkpoints";
   const bool two =
-      verb == "upload" || verb == "put" || verb == "fetch" || verb == "send" || verb == "bring-back";
+      from_bucket || verb == "upload" || verb == "put" || verb == "send" || verb == "checkpoints";
   const bool one = verb == "check" || verb == "probe" || verb == "mirror" || verb == "runs" || verb == "ls" ||
                    verb == "cat" || verb == "rm" || verb == "head";
   if ((!two && !one) || arguments.words.size() != (two ? 3 : 2))
@@ -408,10 +471,10 @@ Status Run(int argc, char** argv, bool* told) {
         "usage: tdbg-store check|probe|mirror|runs|ls|head|cat|rm URL, tdbg-store upload RUN URL, tdbg-store "
         "put "
         "FILE "
-        "URL, tdbg-store fetch|bring-back URL DIRECTORY, tdbg-store send DIRECTORY URL");
-  TDBG_ASSIGN_OR_RETURN(
-      const Location location,
-      ParseLocation(verb == "fetch" || verb == "bring-back" ? arguments.words[1] : arguments.words.back()));
+        "URL, tdbg-store fetch|bring-back|restore-checkpoints URL DIRECTORY, tdbg-store send|checkpoints "
+        "DIRECTORY URL");
+  TDBG_ASSIGN_OR_RETURN(const Location location,
+                        ParseLocation(from_bucket ? arguments.words[1] : arguments.words.back()));
   auto store = OpenStore(location, arguments.store);
   if ((verb == "mirror" || verb == "bring-back") && !store.ok()) Answer(store.status());
   if (verb == "runs") {
@@ -421,7 +484,7 @@ Status Run(int argc, char** argv, bool* told) {
     return listed;
   }
   if (!store.ok()) return store.status();
-  if (verb == "upload") {
+  if (verb == "upload" || verb == "checkpoints") {
     if (arguments.follow) {  // beside a training; who sends a finished run waits for it
       // A batch system that takes the machine away signals every process of a job. What the training leaves
       // then is still to be sent; we end when whoever started us has.
@@ -429,6 +492,7 @@ Status Run(int argc, char** argv, bool* told) {
       base::StayInBackground();
       (void)!::nice(10);
     }
+    if (verb == "checkpoints") return SendCheckpoints(arguments, store->get(), location);
     return Upload(arguments, store->get(), location, told);
   }
   if (verb == "bring-back") {
@@ -437,6 +501,7 @@ Status Run(int argc, char** argv, bool* told) {
     *told = true;
     return brought;
   }
+  if (verb == "restore-checkpoints") return Restore(arguments, store->get(), location);
   if (verb == "fetch") return FetchFolder(store->get(), location, arguments.words[2]);
   if (verb == "send") return SendFolder(arguments, store->get(), location);
   if (verb == "mirror") return MirrorRun(arguments, store->get(), location);
