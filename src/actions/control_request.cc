@@ -103,8 +103,9 @@ Status RequestStop(const std::string& run, const std::string& by, int64_t at_ste
   return Request(run, {{"action", "stop"}}, by, at_step).status();
 }
 
-Status RequestInterrupt(const std::string& run, const std::string& by, int64_t notice_seconds) {
+Status RequestInterrupt(const std::string& run, const std::string& by, int64_t notice_seconds, bool wipe) {
   nlohmann::json line = {{"action", "interrupt"}};
+  if (wipe) line["wipe"] = true;
   if (notice_seconds >= 0) line["notice_seconds"] = notice_seconds;
   return Request(run, std::move(line), by, -1).status();
 }

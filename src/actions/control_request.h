@@ -18,7 +18,9 @@ namespace tdbg::actions {
 Status RequestStop(const std::string& run, const std::string& by, int64_t at_step = -1);
 /// The launcher ends the command as a reclaimed machine would and starts it again.
 /// \param notice_seconds  between SIGTERM and SIGKILL; -1: the job's own grace
-Status RequestInterrupt(const std::string& run, const std::string& by, int64_t notice_seconds);
+/// \param wipe  its checkpoint directory is lost with the machine
+Status RequestInterrupt(const std::string& run, const std::string& by, int64_t notice_seconds,
+                        bool wipe = false);
 /// Statistics and, with `raw`, values of these collections' tensors at each of the next `steps` steps.
 Status RequestCapture(const std::string& run, const std::string& by, int64_t at_step,
                       const std::vector<std::string>& collections, int64_t steps, bool raw);

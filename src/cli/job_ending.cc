@@ -34,6 +34,7 @@ std::string ExitText(const jobs::JobResult& result) {
 }
 
 std::pair<jobs::JobPhase, std::string> EndPhase(const jobs::JobResult& result) {
+  if (!result.not_restarted.empty()) return {jobs::JobPhase::kFailed, result.not_restarted};
   switch (result.stop) {
     case jobs::JobStop::kMaxRuntime:
       return {jobs::JobPhase::kMaxRuntimeExceeded, "stopped after --max-runtime"};

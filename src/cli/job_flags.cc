@@ -95,6 +95,9 @@ void JobFlags::Define(Flags& flags) {
   flags.AddOption("--interruptions", interruptions, "so many with --interrupt-every; default: until it ends")
       .TypeName("N")
       .Check(IntegerFrom(0));
+  flags.AddFlag(
+      "--wipe", wipe,
+      "with --interrupt-every: the checkpoint directory is lost, too, and comes back from the bucket");
   flags
       .AddOption(
           "--secret", secrets,
@@ -235,7 +238,9 @@ Status JobFlags::SetBreaks(const std::string& run_directory, int64_t attempt) co
 Result<Rehearsal> JobFlags::InterruptEvery() const {
   Rehearsal rehearsal;
   rehearsal.left = interruptions;
+  rehearsal.wipe = wipe;
   if (interrupt_every.empty()) {
+    if (wipe) return InvalidArgument("--wipe without --interrupt-every wipes nothing; say how often");
     if (interruptions < 0) return rehearsal;
     return InvalidArgument("--interruptions without --interrupt-every interrupts nothing; say how often");
   }
@@ -247,6 +252,8 @@ Result<Rehearsal> JobFlags::InterruptEvery() const {
   } else if (const auto millis = MillisOf(interrupt_every)) {
     rehearsal.every_millis = *millis;
   }
+  if (wipe && checkpoint_directory.empty())
+    return InvalidArgument("--wipe needs --checkpoint-dir DIR, which is what is wiped");
   if (!rehearsal.is_on()) {
     return InvalidArgument(fmt::format(
         "--interrupt-every: found '{}'; accepted: seconds, or 90s, 30m, 12h, or 500steps", interrupt_every));

@@ -31,6 +31,7 @@ struct RestartPolicy {
 struct Rehearsal {
   int64_t every_millis = -1, every_steps = -1;  ///< one of them, or neither
   int64_t left = -1;                            ///< how many are left; -1: no limit
+  bool wipe = false;                            ///< the checkpoint directory is lost with the machine
 
   bool is_on() const { return every_millis >= 0 || every_steps >= 0; }
 };
@@ -39,7 +40,7 @@ struct Rehearsal {
 std::string IsHttpUrl(const std::string& text);
 
 struct JobFlags {
-  bool detach = false, no_log = false, no_handlers = false;
+  bool detach = false, no_log = false, no_handlers = false, wipe = false;
   bool adopt = false;    ///< `tdbg resume`: the command still runs, and only its launcher is gone
   bool resumes = false;  ///< `tdbg resume`: the run is to be brought back from its bucket
   std::vector<std::string> secrets, restart_on, on_event, breaks;

@@ -21,6 +21,7 @@
 #include "base/redact.h"
 #include "cli/attempt_starts.h"
 #include "cli/bring_back.h"
+#include "cli/checkpoints.h"
 #include "cli/command.h"
 #include "cli/compaction.h"
 #include "cli/configuration.h"
@@ -39,6 +40,7 @@
 #include "cli/output.h"
 #include "cli/prepared_rules.h"
 #include "cli/registration.h"
+#include "cli/rehearsal.h"
 #include "cli/run_events.h"
 #include "cli/run_path.h"
 #include "cli/run_summary.h"
@@ -48,7 +50,6 @@
 #include "cli/upload_process.h"
 #include "cli/version.h"
 #include "format/json_fields.h"
-#include "jobs/heartbeat.h"
 #include "jobs/home.h"
 #include "jobs/interrupts.h"
 #include "jobs/job.h"
@@ -110,7 +111,8 @@ class RunCommand : public Command {
                      const jobs::JobResult& result);
   Status Adopt(const jobs::PreparedAttempt& left);
   void Register(const plan::Config& config, const jobs::PreparedAttempt& prepared);
-  std::function<bool()> Interrupter(const jobs::PreparedAttempt& prepared);
+  /// Between two attempts, after so long. false: the job is to end, and `result` says why
+  bool GoesOn(Stopper& stopper, int64_t millis, jobs::JobResult* result);
   void GoIntoBackground(const jobs::PreparedAttempt& prepared);
   void Record(const Status& status) {
     if (events_.ok()) events_ = status;
@@ -131,6 +133,7 @@ class RunCommand : public Command {
   bool asked_before_ = false;                     ///< it had been asked to stop when it was adopted
   std::unique_ptr<NodeRun> node_;                 ///< null: the job is on this machine alone
   UploadProcess upload_;
+  Checkpoints checkpoints_;
   Destination destination_;
   std::optional<jobs::FreshRunDirectory> fresh_;  // where no --dir was given
   Detached detached_;
@@ -180,6 +183,11 @@ Result<int> RunCommand::Run() {
   }
   const std::string directory = jobs::AbsolutePath(fresh_ ? fresh_->path() : destination_.directory);
   had_run_ = jobs::IsRunDirectory(directory);
+  if (rehearsal_.wipe) {
+    if (destination_.url.empty())
+      return InvalidArgument("--wipe needs --upload s3://BUCKET/PREFIX, where checkpoints come back from");
+    TDBG_RETURN_IF_ERROR(CheckMayWipe(jobs::AbsolutePath(job_flags_.checkpoint_directory), directory));
+  }
   if (!destination_.url.empty() && !job_flags_.adopt)
     TDBG_RETURN_IF_ERROR(MakeReadyForUpload(destination_, job_flags_.resumes, quiet_));
 
@@ -256,10 +264,20 @@ Result<int> RunCommand::RunUploaded(const plan::Config& config, watch::Watcher& 
   // Another one has the prefix: what was made here is of an attempt that does not begin.
   if (!started.ok() && !had_run_) LetGoOfSpool(destination_);
   TDBG_RETURN_IF_ERROR(started);
+  checkpoints_.Configure(prepared.run_directory, job_flags_.checkpoint_directory, destination_.url, quiet_);
+  if (!job_flags_.adopt) {
+    jobs::JobResult unused;
+    const Status back = checkpoints_.BringBack(prepared.attempt, [&] { return GoesOn(stopper, 0, &unused); });
+    if (!back.ok()) registration_.Move(jobs::JobPhase::kFailed, back.message());
+    TDBG_RETURN_IF_ERROR(back);
+  }
   auto exit_code = RunJob(config, watcher, stopper, prepared, live);
+  const bool kept = checkpoints_.Finish();
   if (upload_.Finish()) {
     LetGoOfSpool(destination_);
-    if (!quiet_) Note(fmt::format("all of the run is in {}: {}", destination_.url, upload_.there()));
+    if (!quiet_)
+      Note(fmt::format("all of the run is in {}{}: {}", destination_.url,
+                       checkpoints_.is_on() && kept ? ", and its checkpoints" : "", upload_.there()));
   }
   return exit_code;
 }
@@ -302,7 +320,8 @@ void RunCommand::Register(const plan::Config& config, const jobs::PreparedAttemp
                    {"restart_on", job_flags_.restart_on},
                    {"max_runtime", job_flags_.max_runtime},
                    {"interrupt_every", job_flags_.interrupt_every},
-                   {"checkpoint_directory", job_flags_.checkpoint_directory}};
+                   {"checkpoint_directory", job_flags_.checkpoint_directory},
+                   {"upload", destination_.url}};
   if (node_) {
     settings["node"] = node_->node();
     settings["nodes"] = node_->nodes();
@@ -311,21 +330,8 @@ void RunCommand::Register(const plan::Config& config, const jobs::PreparedAttemp
   registration_.Launch(job);
 }
 
-// When the next rehearsed reclaim is due: after a time since the attempt began, or after a number of its
-// steps.
-std::function<bool()> RunCommand::Interrupter(const jobs::PreparedAttempt& prepared) {
-  if (!rehearsal_.is_on() || rehearsal_.left == 0) return {};
-  if (rehearsal_.every_millis >= 0) {
-    return [due = base::SystemClock().MonotonicNanos() + base::NanosOfMillis(rehearsal_.every_millis)] {
-      return base::SystemClock().MonotonicNanos() >= due;
-    };
-  }
-  const auto heartbeat = std::make_shared<jobs::Heartbeat>(prepared.run_directory, prepared.attempt);
-  return [heartbeat, first = int64_t{-1}, every = rehearsal_.every_steps]() mutable {
-    const int64_t step = heartbeat->Step();
-    if (first < 0) first = step;
-    return first >= 0 && step >= first + every;
-  };
+bool RunCommand::GoesOn(Stopper& stopper, int64_t millis, jobs::JobResult* result) {
+  return jobs::WaitForRestart(millis, *control_, [&] { return stopper.asked(); }, ends_nanos_, result);
 }
 
 void RunCommand::GoIntoBackground(const jobs::PreparedAttempt& prepared) {
@@ -345,9 +351,7 @@ bool RunCommand::BeginNext(Stopper& stopper, jobs::PreparedAttempt* prepared, jo
   bool told = false;
   while (node_ && !node_->MayBeginNext()) {
     if (!std::exchange(told, true) && !quiet_) Note("waiting for the other nodes' workers to end");
-    if (!jobs::WaitForRestart(
-            kNodesPollMillis, *control_, [&] { return stopper.asked(); }, ends_nanos_, result))
-      return false;
+    if (!GoesOn(stopper, kNodesPollMillis, result)) return false;
   }
   const int64_t now = base::SystemClock().WallNanos();
   const Status next = node_ ? node_->BeginNext(prepared, now) : jobs::BeginNextAttempt(prepared, now);
@@ -369,14 +373,15 @@ bool RunCommand::Restart(Stopper& stopper, jobs::JobResult* result, jobs::Prepar
     Note("what the training left could not be sealed; it stays readable in the journal: " + sealed.message());
   const int64_t gap_millis =
       rehearsal ? 0 : gap_.Millis(base::SystemClock().MonotonicNanos() - attempt_began_nanos_);
-  if (!jobs::WaitForRestart(gap_millis, *control_, [&] { return stopper.asked(); }, ends_nanos_, result))
+  if (!GoesOn(stopper, gap_millis, result)) return false;
+  std::string disk = LossText(rehearsal_);
+  if (!checkpoints_.Survive(prepared->attempt + 1, result, &disk, [&] { return GoesOn(stopper, 0, result); }))
     return false;
   if (!BeginNext(stopper, prepared, result)) return false;
-  registration_.Move(jobs::JobPhase::kRestarting, fmt::format("attempt {}", prepared->attempt));
+  registration_.Move(jobs::JobPhase::kRestarting, fmt::format("attempt {}{}", prepared->attempt, disk));
   registration_.BeginAttempt(prepared->attempt);
   if (!quiet_) {
-    Note(fmt::format("{}; attempt {} begins{}", why, prepared->attempt,
-                     rehearsal_.is_on() ? "; its predecessor's $TMPDIR is wiped, all else is kept" : ""));
+    Note(fmt::format("{}; attempt {} begins{}", why, prepared->attempt, disk));
   }
   return true;
 }
@@ -405,17 +410,12 @@ Result<jobs::JobResult> RunCommand::RunAttempt(const plan::Config& config, Stopp
     options.max_runtime_millis =
         std::max<int64_t>(0, (ends_nanos_ - base::SystemClock().MonotonicNanos()) / 1'000'000);
   }
-  options.interrupts_now = Interrupter(prepared);
+  options.interrupts_now = ReclaimDue(rehearsal_, prepared);
   options.interrupts_by = "--interrupt-every";
-  std::string scratch;
-  if (rehearsal_.is_on()) {
-    // With a reclaimed machine its disk is lost. Here only the attempt's own $TMPDIR is deleted.
-    scratch = base::JoinPath(prepared.run_directory, fmt::format("{}/tmp", prepared.attempt));
-    if (base::LocalFileSystem().CreateDirectories(scratch).ok())
-      options.environment["TMPDIR"] = scratch;
-    else
-      scratch.clear();
-  }
+  options.interrupts_wipe = rehearsal_.wipe;
+  // With a reclaimed machine its disk is lost; without --wipe it is only the attempt's own $TMPDIR that is.
+  Scratch scratch;
+  if (rehearsal_.is_on()) scratch = Scratch(prepared, &options.environment);
   if (!quiet_) options.say = Note;
   if (line.enabled()) {
     options.tick_millis = kDrawMillis;
@@ -448,6 +448,7 @@ Result<jobs::JobResult> RunCommand::RunAttempt(const plan::Config& config, Stopp
   if (!node_ || node_->node() == 0)
     exporters.Start(config, prepared.run_directory, prepared.attempt, /*again=*/adopts);
   if (!node_ || node_->node() == 0) compaction_.Start(prepared.run_directory);
+  checkpoints_.Start();
   if (!adopts && (!node_ || node_->judges())) {
     Json fields = {
         {"attempt", prepared.attempt}, {"command", base::RedactCommand(command_)}, {"pid", job.pid()}};
@@ -457,10 +458,7 @@ Result<jobs::JobResult> RunCommand::RunAttempt(const plan::Config& config, Stopp
   jobs::JobResult result = job.Wait();
   stopper.Set(nullptr);
   if (result.stop == jobs::JobStop::kInterrupted && rehearsal_.left > 0) --rehearsal_.left;
-  if (!scratch.empty()) {
-    std::error_code ignored;
-    std::filesystem::remove_all(scratch, ignored);
-  }
+  scratch = Scratch();
   if (log) result.output_error = log_.Finish(*log);
   if (!node_) Record(AppendJobEnded(prepared.run_directory, prepared.attempt, result, IsToRestart(result)));
   registration_.EndAttempt(prepared.attempt, result.exit.shell_code(), ExitText(result));
@@ -542,7 +540,8 @@ Result<int> RunCommand::Finish(watch::Watcher& watcher, const jobs::PreparedAtte
                                const jobs::JobResult& result) {
   const bool stopped = result.stop == jobs::JobStop::kRequested || result.stop == jobs::JobStop::kMaxRuntime;
   int exit_code = stopped ? kExitStopped : result.exit.shell_code();
-  if (exit_code == kExitOk && !result.output_error.empty()) exit_code = kExitRefused;
+  if (exit_code == kExitOk && (!result.output_error.empty() || !result.not_restarted.empty()))
+    exit_code = kExitRefused;
   if (quiet_ && !json_) return exit_code;
   const auto report = [&]() -> Result<RunSummary> {
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, Trial::Open(prepared.run_directory));

@@ -55,6 +55,7 @@ Result<RunSummary> SummariseRun(Trial& trial, std::vector<rules::RuleStatus> sta
   report.damage = trial.damage();
   report.ending = LastJobEnding(report.path);
   report.starts = AttemptStarts(report.path);
+  report.checkpoints = CheckpointReturns(report.path);
   if (!report.attempts.empty()) report.exports = ReadExports(report.path, report.attempts.back());
   if (statuses.empty()) {
     auto read = watch::ReadStatuses(report.path);
@@ -413,6 +414,8 @@ Json SummaryToJson(const RunSummary& report) {
           {{"worker", other.worker}, {"step", other.step}, {"recorded", other.recorded}});
     }
   }
+  json["checkpoints"] = Json::array();
+  for (const CheckpointReturn& back : report.checkpoints) json["checkpoints"].push_back(back.Fields());
   json["workers"] = report.workers;
   json["failures"] = Json::array();
   for (const WorkerEnd& end : report.failures) {

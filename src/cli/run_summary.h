@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/attempt_starts.h"
+#include "cli/checkpoints.h"
 #include "cli/empty_collections.h"
 #include "cli/exporters.h"
 #include "cli/json_output.h"
@@ -40,6 +41,7 @@ struct RunSummary {
   std::optional<JobEnding> ending;  ///< of the latest attempt
   std::vector<int64_t> attempts;
   std::vector<AttemptStart> starts;  ///< AttemptStarts
+  std::vector<CheckpointReturn> checkpoints;
   std::vector<std::string> workers;
   std::vector<WorkerEnd> failures;  ///< workers that raised; if the job failed, also those that disappeared
   int64_t steps = 0, train_steps = 0, eval_steps = 0;

@@ -165,6 +165,12 @@ void PrintRun(const RunSummary& report) {
   for (size_t i = hidden; i < report.starts.size(); ++i)
     PrintLine("began",
               fmt::format("attempt {} at step {}", report.starts[i].attempt, StartWords(report.starts[i])));
+  const size_t first = report.checkpoints.size() - std::min(report.checkpoints.size(), kMostStarts);
+  for (size_t i = first; i < report.checkpoints.size(); ++i) {
+    const CheckpointReturn& back = report.checkpoints[i];
+    PrintLine("restored", fmt::format("attempt {}'s checkpoints{}: {}", back.attempt,
+                                      back.wiped ? ", which were wiped" : "", back.Words()));
+  }
   if (!report.workers.empty())
     PrintLine("workers", Printable(fmt::format("{}", fmt::join(report.workers, ", "))));
   for (const auto& [worker, words] : FailureLines(report)) Print("{:<9} {}\n", worker, words);

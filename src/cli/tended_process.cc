@@ -35,6 +35,7 @@ struct TendedProcess::Impl {
   base::UniqueFd job_is_alive;  // closed: it is not
   std::thread tending;
   std::atomic<int64_t> until_nanos = -1;  // monotonic; -1: the job lives
+  std::optional<base::ExitState> ended;   // by itself; written by `tending`
 
   void Tend() {
     for (int64_t starts = 1; starts <= kMostStarts; ++starts) {
@@ -53,7 +54,10 @@ struct TendedProcess::Impl {
         (void)child->Wait(kTermMillis);
         return;
       }
-      if (!exit->signaled) return;  // if anything was wrong, it has said so
+      if (!exit->signaled) {  // if anything was wrong, it has said so
+        ended = exit;
+        return;
+      }
       if (starts == 1)
         Note(fmt::format("{}: its process was ended by signal {}; another goes on", what, exit->code));
       ::usleep(kRestartPauseMillis * 1000);
@@ -63,16 +67,16 @@ struct TendedProcess::Impl {
 };
 
 TendedProcess::TendedProcess() = default;
-TendedProcess::~TendedProcess() { Finish(0); }
+TendedProcess::~TendedProcess() { (void)Finish(0); }
 
-void TendedProcess::Start(std::vector<std::string> arguments, std::string what) {
+void TendedProcess::Start(std::vector<std::string> arguments, std::string what, std::string program) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Note(ErrnoStatus(errno, what).message());
   auto impl = std::make_unique<Impl>();
   impl->theirs.reset(ends[0]);
   impl->job_is_alive.reset(ends[1]);
   impl->words = std::move(arguments);
-  impl->words.insert(impl->words.begin(), base::SelfExecutable());
+  impl->words.insert(impl->words.begin(), program.empty() ? base::SelfExecutable() : std::move(program));
   impl->what = std::move(what);
   auto tending = base::StartInBackground("tdbg-tend", [impl = impl.get()] { impl->Tend(); });
   if (!tending.ok()) return Note(impl->what + ": " + tending.status().message());
@@ -80,12 +84,14 @@ void TendedProcess::Start(std::vector<std::string> arguments, std::string what) 
   impl_ = std::move(impl);
 }
 
-void TendedProcess::Finish(int64_t grace_millis) {
-  if (!impl_) return;
+std::optional<base::ExitState> TendedProcess::Finish(int64_t grace_millis) {
+  if (!impl_) return std::nullopt;
   impl_->until_nanos = base::SystemClock().MonotonicNanos() + grace_millis * 1'000'000;
   impl_->job_is_alive.reset();
   impl_->tending.join();
+  const std::optional<base::ExitState> ended = impl_->ended;
   impl_.reset();
+  return ended;
 }
 
 }  // namespace tdbg::cli

@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "base/process.h"
 
 namespace tdbg::cli {
 
@@ -16,10 +19,12 @@ class TendedProcess {
   ~TendedProcess();
   TendedProcess(const TendedProcess&) = delete;
 
-  /// \param arguments  of our own executable. \param what  for messages: "events are not delivered"
-  void Start(std::vector<std::string> arguments, std::string what);
+  /// \param what  for messages: "events are not delivered"
+  /// \param program  its path; empty: our own executable
+  void Start(std::vector<std::string> arguments, std::string what, std::string program = {});
   /// Lets it finish, for `grace_millis` at most, then ends it. Does nothing if it was not started.
-  void Finish(int64_t grace_millis);
+  /// \return how it ended by itself; nothing if it did not
+  std::optional<base::ExitState> Finish(int64_t grace_millis);
 
  private:
   struct Impl;

@@ -51,9 +51,11 @@ std::optional<ControlFollower::Request> ControlFollower::NewRequest() {
     if (!found.interrupt && request.action != "stop") continue;
     found.by = request.by.empty() ? "somebody" : request.by;
     int64_t seconds = -1;
-    if (const auto json = format::ParseJsonObject(request.json, "request");
-        json.ok() && format::GetField(*json, "notice_seconds", &seconds) && seconds >= 0)
-      found.notice_millis = base::MillisOfSeconds(seconds);
+    if (const auto json = format::ParseJsonObject(request.json, "request"); json.ok()) {
+      if (format::GetField(*json, "notice_seconds", &seconds) && seconds >= 0)
+        found.notice_millis = base::MillisOfSeconds(seconds);
+      format::GetField(*json, "wipe", &found.wipe);
+    }
     if (!found.interrupt) return found;
     if (!first) first = found;
   }

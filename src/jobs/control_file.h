@@ -14,6 +14,7 @@ class ControlFollower {
   explicit ControlFollower(std::string run_directory);
   struct Request {
     bool interrupt = false;      ///< otherwise "stop"
+    bool wipe = false;           ///< of an interruption: the checkpoint directory is lost with the machine
     std::string by;              ///< who asked
     int64_t notice_millis = -1;  ///< of an interruption: from SIGTERM to SIGKILL; -1: not said
   };

@@ -241,6 +241,7 @@ JobResult Job::Wait() {
     }
     if (control) {
       if (const auto request = control->NewRequest()) {
+        result_.wipe |= request->wipe;
         if (request->interrupt)
           Obey(JobStop::kInterrupted, request->by,
                request->notice_millis >= 0 ? request->notice_millis : options_.stop_grace_millis);
@@ -248,8 +249,10 @@ JobResult Job::Wait() {
           RequestStop(request->by);
       }
     }
-    if (!obeyed_ && options_.interrupts_now && options_.interrupts_now())
+    if (!obeyed_ && options_.interrupts_now && options_.interrupts_now()) {
+      result_.wipe |= options_.interrupts_wipe;
       Obey(JobStop::kInterrupted, options_.interrupts_by, options_.stop_grace_millis);
+    }
     if (ends_nanos > 0 && Now() >= ends_nanos)
       Obey(JobStop::kMaxRuntime, "--max-runtime", options_.stop_grace_millis);
     if (options_.on_tick && options_.tick_millis > 0 && Now() >= next_tick_nanos) {
@@ -265,6 +268,7 @@ JobResult Job::Wait() {
   if (control) {
     if (const auto request = control->NewRequest()) {
       const JobStop stop = request->interrupt ? JobStop::kInterrupted : JobStop::kRequested;
+      result_.wipe |= request->wipe;
       if (MayBecome(stop)) {
         result_.stopped_by = request->by;
         result_.stop = stop;

@@ -50,7 +50,8 @@ struct JobOptions {
   int64_t max_runtime_millis = -1;
   /// Called 20 times a second: true interrupts the command, as `tdbg interrupt` does. For rehearsals.
   std::function<bool()> interrupts_now;
-  std::string interrupts_by;  ///< who is named as having asked for it
+  std::string interrupts_by;     ///< who is named as having asked for it
+  bool interrupts_wipe = false;  ///< JobResult::wipe of these
   /// Called about `tick_millis` apart while the command runs; for a live line. 0: never.
   std::function<void()> on_tick;
   int64_t tick_millis = 0;
@@ -66,10 +67,12 @@ struct JobResult {
   base::ExitState exit;
   bool exit_is_known = true;  ///< otherwise `exit` is a failure of unknown kind: see JobProcess
   JobStop stop = JobStop::kNone;
-  std::string stopped_by;    ///< who asked: a rule, "user"
-  int signal_number = 0;     ///< with kSignal: the first one
-  bool killed = false;       ///< the grace period ended and SIGKILL was needed
-  std::string output_error;  ///< TrainingLog::output_error(); set by who finishes the log
+  std::string stopped_by;     ///< who asked: a rule, "user"
+  bool wipe = false;          ///< with kInterrupted: the checkpoint directory is lost with the machine
+  int signal_number = 0;      ///< with kSignal: the first one
+  bool killed = false;        ///< the grace period ended and SIGKILL was needed
+  std::string output_error;   ///< TrainingLog::output_error(); set by who finishes the log
+  std::string not_restarted;  ///< it was to be started again, and could not be; set by who starts it
 };
 
 /// Can this command be started? Looks it up as Job::Start does, so that no run is made for one that cannot.

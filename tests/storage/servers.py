@@ -87,12 +87,14 @@ class FaultyProxy:
 
     reset (no answer), 500, 503 (SlowDown), truncated (half of a body, then the end), slow (a body in drops),
     stale (a list as it was when it was first asked for), uncopied (a store that copies no part of an object), stalled (no answer,
-    and no end), renamed (an ETag that is the store's own). `down`: nobody answers. `tls`: the files of a certificate and its key.
+    and no end), renamed (an ETag that is the store's own). `down`: nobody answers; `refuses`: a function of a request's
+    head, true where it is answered 403. `tls`: the files of a certificate and its key.
     """
 
     def __init__(self, endpoint, latency=0.0, faults=None, seed=1, tls=None):
         self.target = endpoint.removeprefix("http://").split(":")
         self.latency, self.faults, self.down = latency, dict(faults or {}), False
+        self.refuses = lambda head: False
         self.counts, self.requests, self.bytes_down = {}, 0, 0
         self.bytes_up = collections.Counter()  # by key
         self._random, self._lists, self._lock = random.Random(seed), {}, threading.Lock()
@@ -164,6 +166,10 @@ class FaultyProxy:
             return False
         time.sleep(self.latency)
         fault = self._fault()
+        if self.refuses(head):
+            text = b"<Error><Code>AccessDenied</Code><Message>as asked for</Message></Error>"
+            client.wfile.write(b"HTTP/1.1 403 no\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+            return True
         if fault == "reset":
             return False
         if fault in ("500", "503"):

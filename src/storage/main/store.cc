@@ -26,9 +26,9 @@
 //                                                    a directory of checkpoints into the run's prefix, as
 //                                                    sets;
 //                                                    --follow: until standard input ends
-//   tdbg-store restore-checkpoints URL DIRECTORY     the newest whole set into an empty directory; what came
-//   as
-//                                                    one JSON line on standard output
+//   tdbg-store restore-checkpoints URL DIRECTORY [--json]
+//                                                    the newest whole set into an empty directory; --json:
+//                                                    what came, or the error, as one line on standard output
 //   tdbg-store ls|cat|put|rm URL ...                 objects, for tests and for people
 //   exit code: 0, or the class of error as tdbg's (docs/cli.md)
 #include <fmt/format.h>
@@ -240,13 +240,29 @@ Status SendCheckpoints(const Arguments& arguments, ObjectStore* store, const Loc
   return sent.Annotate(fmt::format("the last checkpoints are not in {}", run.ToString()));
 }
 
-Status Restore(const Arguments& arguments, ObjectStore* store, const Location& run) {
+/// \param told  as Upload's
+Status Restore(const Arguments& arguments, ObjectStore* store, const Location& run, bool* told) {
   RestoreOptions options;
   options.run = run;
   options.directory = arguments.words[2];
   options.say = [](const std::string& what) { fmt::print(stderr, "tdbg: {}\n", OneLine(what)); };
   const auto restored = RestoreCheckpoints(store, options);
-  if (!restored.ok()) return restored.status();
+  if (!restored.ok()) {
+    *told = arguments.json;
+    if (arguments.json)
+      fmt::print("{}\n", format::DumpJson({{"error", OneLine(restored.status().message())},
+                                           {"code", static_cast<int>(restored.status().code())}}));
+    return restored.status();
+  }
+  if (!arguments.json) {
+    fmt::print("{}\n", restored->kept ? options.directory + " holds files, and is left as it is"
+                       : restored->number == 0
+                           ? "there are no checkpoints in " + run.ToString()
+                           : fmt::format("set {}: {} ({})", restored->number,
+                                         base::Counted(restored->set.files.size(), "file"),
+                                         base::FormatBytes(restored->set.Bytes())));
+    return OkStatus();
+  }
   fmt::print("{}\n", format::DumpJson({{"kept", restored->kept},
                                        {"set", restored->number},
                                        {"attempt", restored->set.attempt},
@@ -501,7 +517,7 @@ Status Run(int argc, char** argv, bool* told) {
     *told = true;
     return brought;
   }
-  if (verb == "restore-checkpoints") return Restore(arguments, store->get(), location);
+  if (verb == "restore-checkpoints") return Restore(arguments, store->get(), location, told);
   if (verb == "fetch") return FetchFolder(store->get(), location, arguments.words[2]);
   if (verb == "send") return SendFolder(arguments, store->get(), location);
   if (verb == "mirror") return MirrorRun(arguments, store->get(), location);
