@@ -153,10 +153,12 @@ bool DirectoryState::SameAs(const DirectoryState& other) const {
 Result<DirectoryState> LookAtDirectory(const std::string& directory) {
   DirectoryState state;
   std::error_code error;
-  fs::recursive_directory_iterator at(directory, error);
+  std::string root = directory;
+  while (root.size() > 1 && root.back() == '/') root.pop_back();
+  fs::recursive_directory_iterator at(root, error);
   for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
     const std::string path = at->path().string();
-    if (!TakeEntry(path, path.substr(directory.size() + 1), &state)) at.disable_recursion_pending();
+    if (!TakeEntry(path, path.substr(root.size() + 1), &state)) at.disable_recursion_pending();
     if (state.entries.size() > kMostEntries)
       return ResourceExhausted(fmt::format("{} holds more than {} files", directory, kMostEntries));
   }

@@ -28,6 +28,7 @@ namespace {
 // Sent in one request, from memory, so that the sum is that of the very bytes that were sent.
 constexpr uint64_t kSmallBytes = 8u << 20;
 constexpr int64_t kNapMillis = 50;
+constexpr int64_t kLookShare = 20;  // of the time, one part is spent with looking
 // At the end nobody writes any more, and somebody waits.
 constexpr int64_t kLastQuietMillis = 50;
 // How long at the end a file may stay open for writing, by a process that the job has left.
@@ -471,6 +472,7 @@ Status CheckpointSender::Follow() {
       ::usleep(static_cast<useconds_t>(std::min(kNapMillis, millis) * 1000));
   };
   while (!stopping_) {
+    const int64_t began = NowNanos();
     const Status looked = Look();
     if (looked.code() == Code::kAlreadyExists) return looked;
     if (!looked.ok()) {
@@ -482,7 +484,8 @@ Status CheckpointSender::Follow() {
       continue;
     }
     pause = kPauseMillis;
-    nap(QuietMillis());
+    // A look at a hundred thousand files takes a while, and must not take a core.
+    nap(std::max(QuietMillis(), kLookShare * (NowNanos() - began) / 1'000'000));
   }
   return SendLast();
 }

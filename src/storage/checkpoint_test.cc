@@ -167,6 +167,15 @@ TEST_F(CheckpointTest, WhatWasThereComesBackAndNothingElse) {
   EXPECT_THAT(Names(scratch_.path()), ElementsAre("back", "ckpt", "secret", "store"));
 }
 
+TEST_F(CheckpointTest, ADirectoryMayBeNamedWithASlash) {
+  Write("folder/x", "x");
+  auto options = Options();
+  options.directory += "/";
+  TDBG_ASSERT_OK(CheckpointSender(&store_, options).SendLast());
+  TDBG_ASSERT_OK(Restore("back/"));
+  EXPECT_EQ(Back("folder/x"), "x");
+}
+
 TEST_F(CheckpointTest, FilesThatDidNotChangeAreNotSentAgainAndTheNewestTwoSetsStay) {
   auto sender = Sender();
   Write("same", "same");

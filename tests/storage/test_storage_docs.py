@@ -41,3 +41,16 @@ def test_the_commands_of_the_page_are_executed(tdbg):
     done = subprocess.run([sys.executable, "-c", code + "\nprint(float(loss), theirs.loaded_all_steps)"], timeout=60,
                           env={**env, "PYTHONPATH": tdbg.env["TDBG_HOME"]}, capture_output=True, text=True)
     assert done.stdout.split() == [str(float(ship_run.loss(7))), "True"], done.stderr
+
+
+def test_the_commands_about_checkpoints_are_executed(tdbg):
+    page = (ROOT / "docs/storage.md").read_text()
+    shell = page.split("## Checkpoints\n")[1].split("```sh\n")[1].split("```")[0]
+    (tdbg.directory / "train.py").write_text(
+        "import os, pathlib\npath = pathlib.Path(os.environ['TDBG_CHECKPOINT_DIR'], 'step')\n"
+        "print('begins at', path.read_text() if path.exists() else 0, flush=True)\npath.write_text('7')\n")
+    env = {**tdbg.env, "PATH": f"{BINARY.parent}:{pathlib.Path(sys.executable).parent}:{tdbg.env['PATH']}"}
+    done = subprocess.run(["bash", "-e", "-c", shell], cwd=tdbg.directory, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("begins at")] == ["0", "7"]
+    assert "the checkpoints came back from s3://bucket/trainings/b" in done.stderr
