@@ -199,7 +199,7 @@ def nan_in_label(w: Work) -> None:
     at_batch(w, change, once=True)
 
 
-@kind("numerics", "nonfinite", "D U", late=True, families=[*CLASSIFIERS, "tabular"])
+@kind("numerics", "nonfinite input_nonfinite", "D U", late=True, families=[*CLASSIFIERS, "tabular"])
 def standardised_by_zero(w: Work) -> None:
     def change(x: Any, y: Any) -> Any:
         x[:, 3] = 1.0
@@ -292,7 +292,7 @@ def no_grad_block(w: Work) -> None:
     w.model.features = torch.no_grad()(w.model.features)
 
 
-@kind("wiring", "no_improvement softmax_twice", "U D", families=[*CLASSIFIERS, "language"])
+@kind("wiring", "no_improvement softmax_twice not_logits", "U D", families=[*CLASSIFIERS, "language"])
 def softmax_twice(w: Work) -> None:
     own = w.forward
     w.forward = lambda x: torch.softmax(torch.softmax(own(x), -1), -1)
@@ -379,7 +379,7 @@ def stuck_loader(w: Work) -> None:
     w.choose = lambda: torch.arange(w.batch_size) if w.late() else own()
 
 
-@kind("data", "first_loss input_scale gradient_jump update_too_large", "U D", families=["mlp", "cnn"])
+@kind("data", "first_loss input_scale gradient_jump update_too_large input_unscaled", "U D", families=["mlp", "cnn"])
 def inputs_not_scaled(w: Work) -> None:
     w.inputs, w.held = w.inputs * 300, w.held * 300
 
@@ -389,7 +389,7 @@ def bad_batch(w: Work) -> None:
     at_batch(w, lambda x, y: (x * 1e4, y), once=True)
 
 
-@kind("data", "nonfinite", "D U", late=True, families=[*CLASSIFIERS, "binary", "autoencoder"])
+@kind("data", "nonfinite input_nonfinite", "D U", late=True, families=[*CLASSIFIERS, "binary", "autoencoder"])
 def nan_in_input(w: Work) -> None:
     def change(x: Any, y: Any) -> Any:
         x[0, 0] = math.nan
@@ -397,7 +397,7 @@ def nan_in_input(w: Work) -> None:
     at_batch(w, change, once=True)
 
 
-@kind("data", "nonfinite", "D", late=True, families=[*CLASSIFIERS])
+@kind("data", "nonfinite input_nonfinite", "D", late=True, families=[*CLASSIFIERS])
 def infinity_in_input(w: Work) -> None:
     def change(x: Any, y: Any) -> Any:
         x[1, 2] = math.inf
@@ -416,7 +416,7 @@ def labels_shuffled_late(w: Work) -> None:
     at_batch(w, lambda x, y: (x, y.roll(1, 0)))
 
 
-@kind("data", "loss_jump gradient_jump loss_back diverging", "F", late=True, families=["mlp", "cnn", "tabular", "autoencoder"])
+@kind("data", "loss_jump gradient_jump loss_back diverging input_shifted", "F", late=True, families=["mlp", "cnn", "tabular", "autoencoder"])
 def inputs_scaled_late(w: Work) -> None:
     at_batch(w, lambda x, y: (x * 100, y))
 
@@ -429,7 +429,7 @@ def outlier_in_label(w: Work) -> None:
     at_batch(w, change, once=True)
 
 
-@kind("data", "no_improvement constant_input same_batch", "U", families=[*CLASSIFIERS])
+@kind("data", "no_improvement constant_input same_batch input_constant", "U", families=[*CLASSIFIERS])
 def constant_inputs(w: Work) -> None:
     w.inputs, w.held = torch.ones_like(w.inputs), torch.ones_like(w.held)
 
