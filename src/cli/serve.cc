@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "base/companion.h"
 #include "base/file.h"
@@ -77,6 +78,12 @@ class ServeCommand : public Command {
                    "where requirements.txt of a job is installed from: a URL, a folder of wheels, or pip (as "
                    "that is configured); default: it is not installed")
         .TypeName("INDEX");
+    flags
+        .AddOption(
+            "--max-jobs", max_jobs_,
+            "jobs that train at the same time; more wait, in the order of their creation; default: as many "
+            "as this process may use processors")
+        .Between(1, 1'000'000);
     flags.AddOption("--config", config_, "images: REPOSITORY[:VERSION]: PYTHON, in YAML (docs/sagemaker.md)")
         .TypeName("FILE");
     flags.AddOption("--state", state_, "where its jobs are; default: the user's state directory")
@@ -149,6 +156,8 @@ class ServeCommand : public Command {
   Result<int> Serve();
 
   int port_ = 0, tls_port_ = 0;
+  // More trainings than that only take turns, and each holds its memory meanwhile.
+  int max_jobs_ = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   std::string host_, tls_name_, tls_cert_, tls_key_, config_, state_, tend_, enter_, package_index_;
   std::vector<std::string> images_, command_;
   bool local_aws_ = false, json_ = false;
@@ -224,6 +233,7 @@ Result<int> ServeCommand::Serve() {
                                    listener->tls_port(), token);
   endpoints.pid = ::getpid();
   options.endpoint = endpoints.service;
+  options.max_jobs = static_cast<size_t>(max_jobs_);
   // Jobs and what they start have the server's environment.
   for (const auto& [name, value] : ClientEnvironment(endpoints, "")) ::setenv(name.c_str(), value.c_str(), 1);
   options.tend = [index = options.images.package_index()](const std::string& job) -> Status {

@@ -15,6 +15,7 @@ namespace tdbg::service {
 JobPaths::JobPaths(std::string job_directory) : directory(std::move(job_directory)) {
   job = base::JoinPath(directory, "job.json");
   events = base::JoinPath(directory, "events.jsonl");
+  started = base::JoinPath(directory, "started");
   stop = base::JoinPath(directory, "stop");
   stop_rules = base::JoinPath(directory, "stop-rules");
   lock = base::JoinPath(directory, "tender.lock");
@@ -117,11 +118,10 @@ Status JobDirectory::Delete(const std::string& name) const {
   return error ? Unavailable(away + ": " + error.message()) : OkStatus();
 }
 
-std::vector<std::string> JobDirectory::Names() const {
+Result<std::vector<std::string>> JobDirectory::Names() const {
   std::vector<std::string> names;
-  const auto entries = base::LocalFileSystem().List(root_);
-  if (!entries.ok()) return names;
-  for (const base::DirEntry& entry : *entries) {
+  TDBG_ASSIGN_OR_RETURN(const auto entries, base::LocalFileSystem().List(root_));
+  for (const base::DirEntry& entry : entries) {
     if (entry.is_directory && entry.name[0] != '.') names.push_back(entry.name);
   }
   return names;

@@ -3,13 +3,12 @@
 //
 //   JOBS/NAME/job.json        what was asked for, once and for all (atomic)
 //             events.jsonl    each change of a status, as an event (docs/events.md); the last is the state
-//             stop            somebody has asked for the job to be stopped
-//             stop-rules      names of rules that somebody has asked to be stopped
-//             tender.lock     held by the process that looks after the job
-//             ml/             its private /opt/ml
-//             runs/NAME/      its run
-//             lost            what of its output could not be uploaded, and why: the last line of its log
-//             debug-output/   smdebug's layout of the run, on its way to the bucket
+//             started         its turn has come: who looks after it is started, and again where that one is
+//             gone stop            somebody has asked for the job to be stopped stop-rules      names of
+//             rules that somebody has asked to be stopped tender.lock     held by the process that looks
+//             after the job ml/             its private /opt/ml runs/NAME/      its run lost            what
+//             of its output could not be uploaded, and why: the last line of its log debug-output/ smdebug's
+//             layout of the run, on its way to the bucket
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,8 @@ namespace tdbg::service {
 
 struct JobPaths {
   explicit JobPaths(std::string job_directory);
-  std::string directory, job, events, stop, stop_rules, lock, log, ml, container, run, debug_output, lost;
+  std::string directory, job, events, started, stop, stop_rules, lock, log, ml, container, run, debug_output,
+      lost;
 };
 
 /// A rule of a job, and the processing job that stands for it.
@@ -64,7 +64,8 @@ class JobDirectory {
   Status Create(const JobDocument& job) const;
   /// Gone for everybody at once, and from the disk after that. \pre it has ended
   Status Delete(const std::string& name) const;
-  std::vector<std::string> Names() const;
+  /// In order. \error  the jobs' directory cannot be listed now
+  Result<std::vector<std::string>> Names() const;
   bool Exists(const std::string& name) const;
   /// Tags live beside the request, which is never written again.
   Json Tags(const std::string& name) const;

@@ -27,32 +27,40 @@ struct LogEvent {
 
 struct Stream {
   std::string name;
-  int64_t created_millis;
-  JobPaths paths;
+  std::string job;
   std::string rule;  ///< of a processing job
+  int64_t created_millis;
 };
 
 std::string StreamName(const std::string& job, int64_t created_wall_nanos) {
   return fmt::format("{}/algo-1-{}", job, created_wall_nanos / 1'000'000'000);
 }
 
-std::vector<Stream> StreamsOf(const JobDirectory& jobs, bool processing) {
+/// Those whose names begin so, in order; of training jobs also those that have printed nothing yet.
+std::vector<Stream> StreamsOf(const std::map<std::string, IndexedJob>& index, bool processing,
+                              const std::string& prefix) {
   std::vector<Stream> streams;
-  for (const std::string& name : jobs.Names()) {
-    const JobPaths paths = jobs.Paths(name);
-    const auto job = ReadJob(paths.directory);
-    if (!job.ok()) continue;
-    const int64_t created = job->created_wall_nanos;
-    if (!processing) {
-      if (base::LocalFileSystem().Exists(base::JoinPath(paths.run, "logs")))
-        streams.push_back({StreamName(name, created), created / 1'000'000, paths, ""});
-      continue;
-    }
-    for (const RuleJob& rule : job->rules)
-      streams.push_back({StreamName(rule.processing, created), created / 1'000'000, paths, rule.rule});
+  const auto add = [&](const std::string& of, const std::string& job, const std::string& rule,
+                       int64_t created) {
+    // Before a name is put together: most are not asked for.
+    if (prefix.compare(0, of.size(), of, 0, prefix.size()) != 0) return;
+    std::string name = StreamName(of, created);
+    if (name.starts_with(prefix)) streams.push_back({std::move(name), job, rule, created / 1'000'000});
+  };
+  for (const auto& [name, job] : index) {
+    if (!job.readable) continue;
+    if (!processing) add(name, name, "", job.created_wall_nanos);
+    if (!processing) continue;
+    for (const IndexedRule& one : job.rules)
+      add(one.rule.processing, name, one.rule.rule, job.created_wall_nanos);
   }
   std::ranges::sort(streams, {}, &Stream::name);
   return streams;
+}
+
+/// What a training prints is there from its first moment on; of a rule there is always something to say.
+bool HasPrinted(const Stream& stream, const JobPaths& paths) {
+  return !stream.rule.empty() || base::LocalFileSystem().Exists(base::JoinPath(paths.run, "logs"));
 }
 
 std::vector<LogEvent> RunEvents(const JobPaths& paths) {
@@ -83,9 +91,9 @@ std::vector<LogEvent> TrainingEvents(const JobPaths& paths) {
   return events;
 }
 
-std::vector<LogEvent> RuleEvents(const Stream& stream) {
+std::vector<LogEvent> RuleEvents(const Stream& stream, const JobPaths& paths) {
   std::vector<LogEvent> events = {{stream.created_millis, "evaluating the rule " + stream.rule}};
-  const auto text = base::LocalFileSystem().ReadFile(stream.paths.events);
+  const auto text = base::LocalFileSystem().ReadFile(paths.events);
   if (!text.ok()) return events;
   for (const std::string& line : base::SplitList(*text, '\n')) {
     const Json event = Json::parse(line, nullptr, false);
@@ -134,7 +142,8 @@ Answer<Json> Events(const std::vector<LogEvent>& events, const Json& request) {
 
 }  // namespace
 
-Answer<Json> AnswerLogs(const JobDirectory& jobs, const std::string& operation, const Json& request) {
+Answer<Json> AnswerLogs(const JobDirectory& jobs, const std::map<std::string, IndexedJob>& index,
+                        const std::string& operation, const Json& request) {
   if (operation == "DescribeLogGroups") {
     Json groups = Json::array();
     for (const char* const group : {kProcessing, kTraining}) {
@@ -145,24 +154,26 @@ Answer<Json> AnswerLogs(const JobDirectory& jobs, const std::string& operation, 
   }
   const std::string group = request["logGroupName"];
   if (group != kTraining && group != kProcessing) return NoSuch("group");
-  const std::vector<Stream> streams = StreamsOf(jobs, group == kProcessing);
   if (operation == "DescribeLogStreams") {
-    const std::string prefix = request.value("logStreamNamePrefix", "");
+    std::vector<Stream> streams =
+        StreamsOf(index, group == kProcessing, request.value("logStreamNamePrefix", ""));
+    if (request.value("descending", false)) std::ranges::reverse(streams);
     const size_t limit = request.value("limit", size_t{50});
     Json list = Json::array();
     // All in one answer and no nextToken: the SageMaker SDK asks again for as long as there is one, for the
     // same page.
     for (const Stream& stream : streams) {
-      if (stream.name.starts_with(prefix) && list.size() < limit)
+      if (list.size() == limit) break;
+      if (HasPrinted(stream, jobs.Paths(stream.job)))
         list.push_back({{"logStreamName", stream.name}, {"creationTime", stream.created_millis}});
     }
-    if (request.value("descending", false)) std::reverse(list.begin(), list.end());
     return Json{{"logStreams", list}};
   }
   const std::string name = request["logStreamName"];
-  for (const Stream& stream : streams) {
-    if (stream.name == name)
-      return Events(stream.rule.empty() ? TrainingEvents(stream.paths) : RuleEvents(stream), request);
+  for (const Stream& stream : StreamsOf(index, group == kProcessing, name)) {
+    const JobPaths paths = jobs.Paths(stream.job);
+    if (stream.name == name && HasPrinted(stream, paths))
+      return Events(stream.rule.empty() ? TrainingEvents(paths) : RuleEvents(stream, paths), request);
   }
   return NoSuch("stream");
 }

@@ -9,6 +9,7 @@
 #include "base/stable_sort.h"
 #include "events/change.h"
 #include "service/describe.h"
+#include "service/job_state.h"
 #include "service/logs.h"
 #include "service/metrics.h"
 #include "service/requests.h"
@@ -17,6 +18,7 @@ namespace tdbg::service {
 namespace {
 
 constexpr size_t kDefaultResults = 10;
+constexpr const char* kPending = "Pending";  // SageMaker's word for a job that waits for a machine
 
 Refusal NoSuchJob() { return Invalid("Requested resource not found."); }
 
@@ -28,47 +30,50 @@ std::string Lower(std::string text) {
   return text;
 }
 
-/// The filters, order and pages that all listings have. `items` are summaries.
+/// The filters, order and pages that all listings have.
 class Page {
  public:
-  Page(const Json& request, const char* name, const char* status, const char* list)
-      : request_(request), name_(name), status_(status), list_(list) {}
+  /// \param list  what the answer calls the items
+  Page(const Json& request, const char* list)
+      : request_(request), list_(list), part_(Lower(request.value("NameContains", ""))) {}
 
-  Answer<Json> Of(std::vector<Json> items) const {
-    std::erase_if(items, [&](const Json& item) { return !Wanted(item); });
+  Answer<Json> Of(std::vector<const Summary*> items) const {
+    std::erase_if(items, [&](const Summary* item) { return !Wanted(*item); });
     const std::string by = request_.value("SortBy", "CreationTime");
-    const std::string key = by == "Name" ? name_ : by == "Status" ? status_ : "CreationTime";
-    base::StableSort(&items, [&](const Json& a, const Json& b) { return a.at(key) < b.at(key); });
+    base::StableSort(&items, [&](const Summary* a, const Summary* b) {
+      if (by == "Name") return a->name < b->name;
+      return by == "Status" ? a->status < b->status : a->created < b->created;
+    });
     if (request_.value("SortOrder", "Ascending") == "Descending") std::ranges::reverse(items);
     size_t begin = 0;
     if (const std::string token = request_.value("NextToken", ""); !token.empty()) {
-      const auto at = std::ranges::find_if(items, [&](const Json& item) { return item[name_] == token; });
+      const auto at = std::ranges::find(items, token, &Summary::name);
       if (at == items.end()) return Invalid("Invalid NextToken: it is none that this service gave");
       begin = static_cast<size_t>(at - items.begin());
     }
     const size_t most = request_.value("MaxResults", kDefaultResults);
     Json out;
     Json& list = out[list_] = Json::array();
-    for (size_t i = begin; i < items.size() && list.size() < most; ++i) list.push_back(items[i]);
-    if (begin + most < items.size()) out["NextToken"] = items[begin + most][name_];
+    for (size_t i = begin; i < items.size() && list.size() < most; ++i) list.push_back(items[i]->document);
+    if (begin + most < items.size()) out["NextToken"] = items[begin + most]->name;
     return out;
   }
 
  private:
-  bool Wanted(const Json& item) const {
+  bool Wanted(const Summary& item) const {
     const auto within = [&](const char* after, const char* before, double at) {
       return (!request_.contains(after) || at > request_[after].get<double>()) &&
              (!request_.contains(before) || at < request_[before].get<double>());
     };
-    if (request_.contains("StatusEquals") && item.at(status_) != request_["StatusEquals"]) return false;
-    const std::string part = Lower(request_.value("NameContains", ""));
-    if (Lower(item.at(name_)).find(part) == std::string::npos) return false;
-    return within("CreationTimeAfter", "CreationTimeBefore", item.at("CreationTime")) &&
-           within("LastModifiedTimeAfter", "LastModifiedTimeBefore", item.at("LastModifiedTime"));
+    if (request_.contains("StatusEquals") && item.status != request_["StatusEquals"]) return false;
+    if (!part_.empty() && Lower(item.name).find(part_) == std::string::npos) return false;
+    return within("CreationTimeAfter", "CreationTimeBefore", item.created) &&
+           within("LastModifiedTimeAfter", "LastModifiedTimeBefore", item.modified);
   }
 
   const Json& request_;
-  const char *name_, *status_, *list_;
+  const char* list_;
+  std::string part_;
 };
 
 }  // namespace
@@ -85,7 +90,7 @@ Answer<Json> Service::Handle(const std::string& target, std::string_view body) {
   const Json request = Known(*parsed, *shape);
   const std::string operation = target.substr(target.find('.') + 1);
   if (target.starts_with("AWSEvents.")) return events_.AnswerEvents(operation, request);
-  if (target.starts_with("Logs_")) return AnswerLogs(jobs_, operation, request);
+  if (target.starts_with("Logs_")) return AnswerLogs(jobs_, index_.Look(), operation, request);
   if (operation == "CreateTrainingJob") return Create(request);
   if (operation == "ListTrainingJobs") return List(request);
   if (operation == "ListProcessingJobs") return ListProcessing(request);
@@ -132,33 +137,25 @@ Answer<Json> Service::Create(const Json& request) {
                                "and a training job with this name already exists ({})",
                                job.arn())};
   if (!created.ok()) return ReadFailed(created);
-  // It is there, whatever becomes of this: TendOrphans tries again, and a client that was told otherwise
-  // would find the name taken.
-  (void)options_.tend(jobs_.Paths(name).directory);
+  index_.Forget(name);
+  StartWaiting(UnfinishedJobs());
   return Json{{"TrainingJobArn", job.arn()}};
 }
 
-Answer<Json> Service::List(const Json& request) const {
-  std::vector<Json> items;
-  for (const std::string& name : jobs_.Names()) {
-    const JobPaths paths = jobs_.Paths(name);
-    if (const auto job = ReadJob(paths.directory); job.ok())
-      items.push_back(SummarizeTrainingJob(*job, LastDetail(paths)));
+Answer<Json> Service::List(const Json& request) {
+  std::vector<const Summary*> items;
+  for (const auto& [name, job] : index_.Look()) {
+    if (job.readable) items.push_back(&job.training);
   }
-  return Page(request, "TrainingJobName", "TrainingJobStatus", "TrainingJobSummaries").Of(std::move(items));
+  return Page(request, "TrainingJobSummaries").Of(std::move(items));
 }
 
-Answer<Json> Service::ListProcessing(const Json& request) const {
-  std::vector<Json> items;
-  for (const std::string& name : jobs_.Names()) {
-    const JobPaths paths = jobs_.Paths(name);
-    const auto job = ReadJob(paths.directory);
-    if (!job.ok()) continue;
-    const Json detail = LastDetail(paths);
-    for (const RuleJob& rule : job->rules) items.push_back(DescribeProcessingJob(*job, rule, detail, true));
+Answer<Json> Service::ListProcessing(const Json& request) {
+  std::vector<const Summary*> items;
+  for (const auto& [name, job] : index_.Look()) {
+    for (const IndexedRule& rule : job.rules) items.push_back(&rule.summary);
   }
-  return Page(request, "ProcessingJobName", "ProcessingJobStatus", "ProcessingJobSummaries")
-      .Of(std::move(items));
+  return Page(request, "ProcessingJobSummaries").Of(std::move(items));
 }
 
 Answer<Json> Service::Stop(const JobPaths& paths) {
@@ -172,6 +169,7 @@ Answer<Json> Service::Stop(const JobPaths& paths) {
         !asked.ok())
       return ReadFailed(asked);
   }
+  StartWaiting(UnfinishedJobs());  // it may be one of those: it is then ended at once
   return Json::object();
 }
 
@@ -181,18 +179,20 @@ Answer<Json> Service::Delete(const JobPaths& paths) {
   if (!tending.ok() || !HasEnded(LastDetail(paths)))
     return Invalid(
         "The request was rejected because the training job has not ended: StopTrainingJob stops it.");
-  if (const Status gone = jobs_.Delete(base::BaseName(paths.directory)); !gone.ok()) return ReadFailed(gone);
+  const std::string name = base::BaseName(paths.directory);
+  index_.Forget(name);
+  if (const Status gone = jobs_.Delete(name); !gone.ok()) return ReadFailed(gone);
   return Json::object();
 }
 
 Answer<Json> Service::Processing(const Json& request, bool stop) {
   const std::string wanted = Lower(request["ProcessingJobName"]);
-  for (const std::string& name : jobs_.Names()) {
-    const JobPaths paths = jobs_.Paths(name);
-    const auto job = ReadJob(paths.directory);
-    if (!job.ok()) continue;
-    for (const RuleJob& rule : job->rules) {
-      if (Lower(rule.processing) != wanted) continue;
+  for (const auto& [name, indexed] : index_.Look()) {
+    for (const auto& [rule, summary] : indexed.rules) {
+      if (rule.processing.size() != wanted.size() || Lower(rule.processing) != wanted) continue;
+      const JobPaths paths = jobs_.Paths(name);
+      const auto job = ReadJob(paths.directory);
+      if (!job.ok()) return ReadFailed(job.status());
       const Json told = DescribeProcessingJob(*job, rule, LastDetail(paths), false);
       return stop ? StopRule(*job, rule, paths, told) : Answer<Json>(told);
     }
@@ -252,14 +252,55 @@ Answer<Json> Service::Tags(const std::string& operation, const Json& request) co
   return operation == "AddTags" ? Json{{"Tags", tags}} : Json::object();
 }
 
-void Service::TendOrphans() {
-  for (const std::string& name : jobs_.Names()) {
+Service::Unfinished Service::UnfinishedJobs() {
+  Unfinished jobs;
+  for (const auto& [name, job] : index_.Look()) {
+    if (!job.readable || job.ended) continue;
+    // Those that an earlier version has started have no such file.
+    const bool moved = !job.phase.empty() && job.phase != kPending;
+    if (moved || base::LocalFileSystem().Exists(jobs_.Paths(name).started))
+      jobs.started.push_back(name);
+    else
+      jobs.waiting.push_back({job.created_wall_nanos, name, !job.phase.empty()});
+  }
+  std::ranges::sort(jobs.waiting);
+  return jobs;
+}
+
+void Service::StartWaiting(const Unfinished& jobs) {
+  size_t room = options_.max_jobs - std::min(options_.max_jobs, jobs.started.size());
+  for (const auto& [created, name, told] : jobs.waiting) {
     const JobPaths paths = jobs_.Paths(name);
-    if (!ReadJob(paths.directory).ok() || base::LocalFileSystem().IsLocked(paths.lock) ||
-        HasEnded(LastDetail(paths)))
+    // One that is to be stopped trains nothing.
+    const bool stopped = base::LocalFileSystem().Exists(paths.stop);
+    if (room == 0 && !stopped) {
+      if (!told) TellItWaits(paths);
       continue;
+    }
+    // Before it is started, so that whoever comes after this server counts it, too.
+    if (!base::LocalFileSystem().WriteFileAtomic(paths.started, "").ok()) continue;
+    if (!stopped) --room;
+    // Whatever becomes of this: TendOrphans tries again, and a client that was told otherwise would find the
+    // name taken.
     (void)options_.tend(paths.directory);
   }
+}
+
+void Service::TellItWaits(const JobPaths& paths) {
+  const auto job = ReadJob(paths.directory);
+  if (!job.ok()) return;
+  JobProgress(*job, paths)
+      .Move("InProgress", kPending,
+            fmt::format("Waiting for its turn: this service runs {} jobs at a time", options_.max_jobs));
+}
+
+void Service::TendOrphans() {
+  const Unfinished jobs = UnfinishedJobs();
+  for (const std::string& name : jobs.started) {
+    const JobPaths paths = jobs_.Paths(name);
+    if (!base::LocalFileSystem().IsLocked(paths.lock)) (void)options_.tend(paths.directory);
+  }
+  StartWaiting(jobs);
 }
 
 }  // namespace tdbg::service

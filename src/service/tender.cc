@@ -120,7 +120,7 @@ void Tender::Run() {
   TellHandlers();
   told_before_ = true;  // who registers from now on hears of what happens from then on
   // A run that is there was launched by a predecessor of ours.
-  if (!base::LocalFileSystem().Exists(base::JoinPath(paths_.run, "run.json"))) {
+  if (!base::LocalFileSystem().Exists(base::JoinPath(paths_.run, "run.json")) && !StopAsked()) {
     progress_.Move("InProgress", "Starting", "Starting the training job");
     status = Prepare();
     if (status.ok() && !StopAsked()) status = Launch();

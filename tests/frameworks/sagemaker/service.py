@@ -63,6 +63,8 @@ class Service:
                             "HOME": str(directory), "TDBG_HOME": os.environ["TDBG_HOME"]}
         self.flags = ["--local-aws", "--image", f"pytorch-training={TRAINS}", "--image", f"sagemaker-xgboost={TRAINS}",
                       *flags]
+        if "--max-jobs" not in flags:      # else as many as this machine has processors
+            self.flags += ["--max-jobs", "8"]
         self.log = pathlib.Path(directory) / "server.log"
         self.process = None
 
