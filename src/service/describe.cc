@@ -97,6 +97,26 @@ Json ConfigurationOf(const JobDocument& job, const RuleJob& rule) {
   return Json::object();
 }
 
+// What a rule reads, as a program that looks for a job's tensors finds it; empty: the job has no place for
+// it.
+Json RuleInput(const JobDocument& job, const RuleJob& rule) {
+  const char* const member = rule.profiler ? "ProfilerConfig" : "DebugHookConfig";
+  const std::string base = TextOf(job.request.value(member, Json::object()), "S3OutputPath");
+  if (base.empty()) return Json::object();
+  Json place;
+  place["S3Uri"] = UriBelow(base, job.name() + (rule.profiler ? "/profiler-output" : "/debug-output"));
+  place["LocalPath"] =
+      rule.profiler ? "/opt/ml/processing/input/profiler" : "/opt/ml/processing/input/tensors";
+  place["S3DataType"] = "S3Prefix";
+  place["S3InputMode"] = "File";
+  place["S3DataDistributionType"] = "FullyReplicated";
+  place["S3CompressionType"] = "None";
+  Json input;
+  input["InputName"] = rule.profiler ? "Profiler" : "Tensors";
+  input["S3Input"] = place;
+  return input;
+}
+
 }  // namespace
 
 bool HasEnded(const Json& detail) {
@@ -209,6 +229,7 @@ Json DescribeProcessingJob(const JobDocument& job, const RuleJob& rule, const Js
                                   {"VolumeSizeInGB", 30}}}};
   out["AppSpecification"] = {{"ImageUri", TextOf(configuration, "RuleEvaluatorImage")}};
   out["Environment"] = environment;
+  if (const Json input = RuleInput(job, rule); !input.empty()) out["ProcessingInputs"] = Json::array({input});
   Json place;
   place["S3Uri"] = RuleOutputUri(job, rule);
   place["LocalPath"] = TextOf(configuration, "LocalPath", "/opt/ml/processing/output/rule");

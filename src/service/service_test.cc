@@ -89,6 +89,7 @@ TEST_F(ServiceTest, AJobIsThereFromItsFirstMomentOnWithAStatusForEachRule) {
   request["DebugRuleConfigurations"] = Json::array({{{"RuleConfigurationName", "Mine"},
                                                      {"RuleEvaluatorImage", "i"},
                                                      {"RuleParameters", {{"rule_to_invoke", "X"}}}}});
+  request["DebugHookConfig"] = {{"S3OutputPath", "s3://bucket/debug"}};
   request["Tags"] = Json::array({{{"Key", "team"}, {"Value", "red"}}});
   const auto created = Ask("CreateTrainingJob", request);
   ASSERT_TRUE(created.ok()) << created.refusal().message;
@@ -110,6 +111,9 @@ TEST_F(ServiceTest, AJobIsThereFromItsFirstMomentOnWithAStatusForEachRule) {
   const auto evaluation = Ask("DescribeProcessingJob", {{"ProcessingJobName", processing}});
   ASSERT_TRUE(evaluation.ok());
   EXPECT_EQ((*evaluation)["Environment"]["rule_to_invoke"], "X");
+  const Json& input = (*evaluation)["ProcessingInputs"][0]["S3Input"];
+  EXPECT_EQ(input["S3Uri"], "s3://bucket/debug/a/debug-output");
+  EXPECT_EQ(input["LocalPath"], "/opt/ml/processing/input/tensors");
   const auto tags = Ask("ListTags", {{"ResourceArn", (*created)["TrainingJobArn"]}});
   ASSERT_TRUE(tags.ok());
   EXPECT_EQ((*tags)["Tags"][0]["Value"], "red");
