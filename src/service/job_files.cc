@@ -11,10 +11,15 @@
 #include "format/events.h"
 
 namespace tdbg::service {
+namespace {
+
+constexpr const char* kEventsFile = "events.jsonl";
+
+}  // namespace
 
 JobPaths::JobPaths(std::string job_directory) : directory(std::move(job_directory)) {
   job = base::JoinPath(directory, "job.json");
-  events = base::JoinPath(directory, "events.jsonl");
+  events = base::JoinPath(directory, kEventsFile);
   started = base::JoinPath(directory, "started");
   stop = base::JoinPath(directory, "stop");
   stop_rules = base::JoinPath(directory, "stop-rules");
@@ -88,6 +93,10 @@ Json LastDetail(const JobPaths& paths) {
 }
 
 JobPaths JobDirectory::Paths(const std::string& name) const { return JobPaths(base::JoinPath(root_, name)); }
+
+std::string JobDirectory::EventsPath(const std::string& name) const {
+  return base::JoinPath(base::JoinPath(root_, name), kEventsFile);
+}
 
 Status JobDirectory::Create(const JobDocument& job) const {
   base::FileSystem& files = base::LocalFileSystem();

@@ -60,6 +60,8 @@ class JobDirectory {
   const std::string& root() const { return root_; }
   /// \pre IsJobName(name)
   JobPaths Paths(const std::string& name) const;
+  /// Paths(name).events alone, for who wants those of ten thousand.
+  std::string EventsPath(const std::string& name) const;
   /// Whole or not at all. \error kAlreadyExists
   Status Create(const JobDocument& job) const;
   /// Gone for everybody at once, and from the disk after that. \pre it has ended

@@ -49,10 +49,12 @@ JobIndex::Stamp JobIndex::StampOf(const std::string& path) {
 }
 
 const std::map<std::string, IndexedJob>& JobIndex::Look() {
-  // Before its content, so that what changes meanwhile is seen at the next look.
+  // Both before its content, so that what changes meanwhile is seen at the next look.
+  const int64_t now = base::SystemClock().WallNanos();
   const Stamp directory = StampOf(jobs_->root());
   if (!listed_ || *listed_ != directory) {
-    List(directory);
+    listed_.reset();
+    if (List() && now - directory.nanos > kTickNanos) listed_ = directory;
     return index_;
   }
   for (auto& [name, job] : index_) {
@@ -62,23 +64,21 @@ const std::map<std::string, IndexedJob>& JobIndex::Look() {
   return index_;
 }
 
-void JobIndex::List(const Stamp& directory) {
-  listed_.reset();
+bool JobIndex::List() {
   const auto names = jobs_->Names();
-  if (!names.ok()) return;  // as it was, until it can be seen again
+  if (!names.ok()) return false;  // as it was, until it can be seen again
   std::erase_if(index_, [&](const auto& one) { return !std::ranges::binary_search(*names, one.first); });
   std::erase_if(jobs_read_, [&](const auto& one) { return !index_.contains(one.first); });
   for (const std::string& name : *names) Read(name);
-  if (base::SystemClock().WallNanos() - directory.nanos > kTickNanos) listed_ = directory;
+  return true;
 }
 
 void JobIndex::Read(const std::string& name) {
-  const JobPaths paths = jobs_->Paths(name);
   // Events are only added to: one more is another size.
-  const Stamp events = StampOf(paths.events);
+  const Stamp events = StampOf(jobs_->EventsPath(name));
   const auto known = jobs_read_.find(name);
   if (known != jobs_read_.end() && known->second == events && index_[name].readable) return;
-  IndexedJob& job = index_[name] = ReadIndexed(paths);
+  IndexedJob& job = index_[name] = ReadIndexed(jobs_->Paths(name));
   jobs_read_[name] = events;
   // A file that has something and shows nothing could not be read now.
   if (events.bytes > 1 && job.phase.empty()) jobs_read_.erase(name);

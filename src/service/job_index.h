@@ -56,7 +56,7 @@ class JobIndex {
     bool operator==(const Stamp&) const = default;
   };
   static Stamp StampOf(const std::string& path);
-  void List(const Stamp& directory);
+  bool List();  ///< false: it cannot be listed now
   void Read(const std::string& name);
 
   const JobDirectory* jobs_;

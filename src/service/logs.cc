@@ -47,12 +47,16 @@ std::vector<Stream> StreamsOf(const std::map<std::string, IndexedJob>& index, bo
     std::string name = StreamName(of, created);
     if (name.starts_with(prefix)) streams.push_back({std::move(name), job, rule, created / 1'000'000});
   };
-  for (const auto& [name, job] : index) {
-    if (!job.readable) continue;
-    if (!processing) add(name, name, "", job.created_wall_nanos);
-    if (!processing) continue;
-    for (const IndexedRule& one : job.rules)
-      add(one.rule.processing, name, one.rule.rule, job.created_wall_nanos);
+  if (processing) {
+    for (const auto& [name, job] : index) {
+      for (const IndexedRule& one : job.rules)
+        add(one.rule.processing, name, one.rule.rule, job.created_wall_nanos);
+    }
+  } else {
+    const std::string of = prefix.substr(0, prefix.find('/'));
+    for (auto at = index.lower_bound(of); at != index.end() && at->first.starts_with(of); ++at) {
+      if (at->second.readable) add(at->first, at->first, "", at->second.created_wall_nanos);
+    }
   }
   std::ranges::sort(streams, {}, &Stream::name);
   return streams;

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/stable_sort.h"
 #include "events/change.h"
 #include "service/describe.h"
 #include "service/job_state.h"
@@ -30,50 +30,92 @@ std::string Lower(std::string text) {
   return text;
 }
 
-/// The filters, order and pages that all listings have.
+/// The filters, order and pages that all listings have. Costs a look at each item, and a sort of the page
+/// alone.
 class Page {
  public:
   /// \param list  what the answer calls the items
   Page(const Json& request, const char* list)
-      : request_(request), list_(list), part_(Lower(request.value("NameContains", ""))) {}
+      : request_(request),
+        list_(list),
+        by_(request.value("SortBy", "CreationTime")),
+        part_(Lower(request.value("NameContains", ""))),
+        status_(request.value("StatusEquals", "")),
+        descending_(request.value("SortOrder", "Ascending") == "Descending") {}
 
-  Answer<Json> Of(std::vector<const Summary*> items) const {
-    std::erase_if(items, [&](const Summary* item) { return !Wanted(*item); });
-    const std::string by = request_.value("SortBy", "CreationTime");
-    base::StableSort(&items, [&](const Summary* a, const Summary* b) {
-      if (by == "Name") return a->name < b->name;
-      return by == "Status" ? a->status < b->status : a->created < b->created;
-    });
-    if (request_.value("SortOrder", "Ascending") == "Descending") std::ranges::reverse(items);
-    size_t begin = 0;
-    if (const std::string token = request_.value("NextToken", ""); !token.empty()) {
-      const auto at = std::ranges::find(items, token, &Summary::name);
-      if (at == items.end()) return Invalid("Invalid NextToken: it is none that this service gave");
-      begin = static_cast<size_t>(at - items.begin());
+  Answer<Json> Of(const std::vector<const Summary*>& items) const {
+    std::vector<Ranked> ranked;
+    ranked.reserve(items.size());
+    const std::vector<Bound> bounds = Bounds();
+    for (const Summary* const item : items) {
+      if (Wanted(*item, bounds)) ranked.push_back(RankOf(*item, ranked.size()));
     }
-    const size_t most = request_.value("MaxResults", kDefaultResults);
+    const auto before = [this](const Ranked& a, const Ranked& b) {
+      return descending_ ? b.key() < a.key() : a.key() < b.key();
+    };
+    size_t first = 0;
+    if (const std::string token = request_.value("NextToken", ""); !token.empty()) {
+      const auto at =
+          std::ranges::find_if(ranked, [&](const Ranked& one) { return one.item->name == token; });
+      if (at == ranked.end()) return Invalid("Invalid NextToken: it is none that this service gave");
+      first = static_cast<size_t>(
+          std::ranges::count_if(ranked, [&, there = *at](const Ranked& one) { return before(one, there); }));
+    }
+    const size_t end = std::min(ranked.size(), first + request_.value("MaxResults", kDefaultResults));
+    // The first one of the next page, too, which is its token.
+    const size_t sorted = std::min(ranked.size(), end + 1);
+    const auto at = [&](size_t i) { return ranked.begin() + static_cast<std::ptrdiff_t>(i); };
+    if (first > 0) std::nth_element(at(0), at(first), ranked.end(), before);
+    std::partial_sort(at(first), at(sorted), ranked.end(), before);
     Json out;
     Json& list = out[list_] = Json::array();
-    for (size_t i = begin; i < items.size() && list.size() < most; ++i) list.push_back(items[i]->document);
-    if (begin + most < items.size()) out["NextToken"] = items[begin + most]->name;
+    for (size_t i = first; i < end; ++i) list.push_back(ranked[i].item->document);
+    if (end < ranked.size()) out["NextToken"] = ranked[end].item->name;
     return out;
   }
 
  private:
-  bool Wanted(const Summary& item) const {
-    const auto within = [&](const char* after, const char* before, double at) {
-      return (!request_.contains(after) || at > request_[after].get<double>()) &&
-             (!request_.contains(before) || at < request_[before].get<double>());
-    };
-    if (request_.contains("StatusEquals") && item.status != request_["StatusEquals"]) return false;
+  /// What an item is ordered by; of those that are equal by that, the one that was there before.
+  struct Ranked {
+    double number;
+    std::string_view text;
+    size_t place;
+    const Summary* item;
+    std::tuple<double, std::string_view, size_t> key() const { return {number, text, place}; }
+  };
+  struct Bound {
+    double Summary::* of;
+    double limit;
+    bool after;
+  };
+
+  Ranked RankOf(const Summary& item, size_t place) const {
+    const bool by_text = by_ != "CreationTime";
+    const std::string_view text = by_ == "Name" ? item.name : item.status;
+    return {by_text ? 0 : item.created, by_text ? text : std::string_view(), place, &item};
+  }
+  std::vector<Bound> Bounds() const {
+    std::vector<Bound> bounds;
+    for (const auto& [member, of, after] : {std::tuple("CreationTimeAfter", &Summary::created, true),
+                                            {"CreationTimeBefore", &Summary::created, false},
+                                            {"LastModifiedTimeAfter", &Summary::modified, true},
+                                            {"LastModifiedTimeBefore", &Summary::modified, false}}) {
+      if (request_.contains(member)) bounds.push_back({of, request_[member].get<double>(), after});
+    }
+    return bounds;
+  }
+  bool Wanted(const Summary& item, const std::vector<Bound>& bounds) const {
+    if (!status_.empty() && item.status != status_) return false;
     if (!part_.empty() && Lower(item.name).find(part_) == std::string::npos) return false;
-    return within("CreationTimeAfter", "CreationTimeBefore", item.created) &&
-           within("LastModifiedTimeAfter", "LastModifiedTimeBefore", item.modified);
+    return std::ranges::all_of(bounds, [&](const Bound& bound) {
+      return bound.after ? item.*bound.of > bound.limit : item.*bound.of < bound.limit;
+    });
   }
 
   const Json& request_;
   const char* list_;
-  std::string part_;
+  std::string by_, part_, status_;
+  bool descending_;
 };
 
 }  // namespace
@@ -147,7 +189,7 @@ Answer<Json> Service::List(const Json& request) {
   for (const auto& [name, job] : index_.Look()) {
     if (job.readable) items.push_back(&job.training);
   }
-  return Page(request, "TrainingJobSummaries").Of(std::move(items));
+  return Page(request, "TrainingJobSummaries").Of(items);
 }
 
 Answer<Json> Service::ListProcessing(const Json& request) {
@@ -155,7 +197,7 @@ Answer<Json> Service::ListProcessing(const Json& request) {
   for (const auto& [name, job] : index_.Look()) {
     for (const IndexedRule& rule : job.rules) items.push_back(&rule.summary);
   }
-  return Page(request, "ProcessingJobSummaries").Of(std::move(items));
+  return Page(request, "ProcessingJobSummaries").Of(items);
 }
 
 Answer<Json> Service::Stop(const JobPaths& paths) {
