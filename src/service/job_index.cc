@@ -57,9 +57,10 @@ const std::map<std::string, IndexedJob>& JobIndex::Look() {
     if (List() && now - directory.nanos > kTickNanos) listed_ = directory;
     return index_;
   }
-  for (auto& [name, job] : index_) {
-    // The last event of a job that has ended is its last.
-    if (!job.ended) Read(name);
+  // One that has ended has no further event.
+  for (auto next = unfinished_.begin(); next != unfinished_.end();) {
+    const std::string name = *next++;  // it may be none of these any more
+    Read(name);
   }
   return index_;
 }
@@ -68,6 +69,7 @@ bool JobIndex::List() {
   const auto names = jobs_->Names();
   if (!names.ok()) return false;  // as it was, until it can be seen again
   std::erase_if(index_, [&](const auto& one) { return !std::ranges::binary_search(*names, one.first); });
+  std::erase_if(unfinished_, [&](const std::string& one) { return !index_.contains(one); });
   std::erase_if(jobs_read_, [&](const auto& one) { return !index_.contains(one.first); });
   for (const std::string& name : *names) Read(name);
   return true;
@@ -80,6 +82,10 @@ void JobIndex::Read(const std::string& name) {
   if (known != jobs_read_.end() && known->second == events && index_[name].readable) return;
   IndexedJob& job = index_[name] = ReadIndexed(jobs_->Paths(name));
   jobs_read_[name] = events;
+  if (job.ended)
+    unfinished_.erase(name);
+  else
+    unfinished_.insert(name);
   // A file that has something and shows nothing could not be read now.
   if (events.bytes > 1 && job.phase.empty()) jobs_read_.erase(name);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ class JobIndex {
   /// that has not ended, and reads those of which something has happened. Once a job has come or gone it is a
   /// stat of every job, and the first time every job is read. Valid until the next call.
   const std::map<std::string, IndexedJob>& Look();
+  /// Those that have not ended, as of the last look; a damaged one is among them.
+  const std::set<std::string>& unfinished() const { return unfinished_; }
   /// The next look reads this job anew, whatever its files' times say.
   void Forget(const std::string& name) { jobs_read_.erase(name); }
 
@@ -61,6 +64,8 @@ class JobIndex {
 
   const JobDirectory* jobs_;
   std::map<std::string, IndexedJob> index_;
+  // Of their own: ten thousand entries that no cache holds take longer to pass over than to leave alone.
+  std::set<std::string> unfinished_;
   std::map<std::string, Stamp> jobs_read_;  ///< of events.jsonl, before it was read
   std::optional<Stamp> listed_;             ///< of the jobs' directory, before it was listed
 };

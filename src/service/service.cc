@@ -296,8 +296,10 @@ Answer<Json> Service::Tags(const std::string& operation, const Json& request) co
 
 Service::Unfinished Service::UnfinishedJobs() {
   Unfinished jobs;
-  for (const auto& [name, job] : index_.Look()) {
-    if (!job.readable || job.ended) continue;
+  const std::map<std::string, IndexedJob>& all = index_.Look();
+  for (const std::string& name : index_.unfinished()) {
+    const IndexedJob& job = all.at(name);
+    if (!job.readable) continue;
     // Those that an earlier version has started have no such file.
     const bool moved = !job.phase.empty() && job.phase != kPending;
     if (moved || base::LocalFileSystem().Exists(jobs_.Paths(name).started))
