@@ -1,8 +1,9 @@
-"""Leads a program's calls of STS to the endpoint of ``tdbg aws-env``.
+"""Leads a program's calls of STS to the endpoint of ``tdbg aws-env``, and lets older SDKs read its configuration.
 
 The SageMaker SDK builds its STS client with a public address in the code, and an address in the code beats every
-variable. This folder is the first of ``PYTHONPATH`` for programs that ``tdbg aws-env`` starts; all that it changes is
-that such a client gets ``AWS_ENDPOINT_URL_STS``, as every other one does.
+variable. And SDKs refuse a configuration whose members are newer than they are. This folder is the first of ``PYTHONPATH``
+for programs that ``tdbg aws-env`` starts; all that it changes is that such a client gets ``AWS_ENDPOINT_URL_STS``, as
+every other one does, and that such members are passed over.
 """
 
 import importlib.abc
@@ -11,7 +12,7 @@ import importlib.util
 import os
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -33,15 +34,30 @@ def _lead(module: types.ModuleType) -> None:
     session.create_client = create_client
 
 
+def _pass_over(module: types.ModuleType) -> None:
+    try:
+        schema: Any = module.SAGEMAKER_PYTHON_SDK_CONFIG_SCHEMA  # type: ignore[attr-defined]
+        modules = schema["properties"]["SageMaker"]["properties"]["PythonSDK"]["properties"]["Modules"]
+        modules["additionalProperties"] = True
+    except (AttributeError, LookupError, TypeError):
+        pass  # another SDK's, which says itself what it does not know
+
+
+_CHANGES: dict[str, Callable[[types.ModuleType], None]] = {
+    "botocore.session": _lead,
+    "sagemaker.config.config_schema": _pass_over,
+}
+
+
 class _Finder(importlib.abc.MetaPathFinder):
-    """Waits for botocore, and stands aside for everything else."""
+    """Waits for the modules of ``_CHANGES``, and stands aside for everything else."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != "botocore.session":
+        change = _CHANGES.pop(fullname, None)
+        if change is None:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         loader = spec.loader if spec else None
         if loader is None:
@@ -50,7 +66,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         def exec_module(module: types.ModuleType) -> None:
             execute(module)
-            _lead(module)
+            change(module)
 
         loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
