@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every number the project promises, side by side with its rival, as ratios.
 #
-#   bench/run.sh [SECTION...]     sections: summary idle registry cpp latency handlers rules workers waiting storage keras-fit reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2
+#   bench/run.sh [SECTION...]     sections: summary idle registry cpp latency handlers rules workers waiting storage service keras-fit reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2
 #                                 hf-1 lightning-1 compiled-1 mxnet xgboost
 #
 # Without a section: all of them, 25 minutes at most on 2 cores and some more for storage, no other section longer than 4. OUT=DIR continues in the
@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
-all="summary idle registry cpp latency handlers rules workers waiting storage keras-fit reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2 hf-1 lightning-1 compiled-1 mxnet xgboost"
+all="summary idle registry cpp latency handlers rules workers waiting storage service keras-fit reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2 hf-1 lightning-1 compiled-1 mxnet xgboost"
 out=${OUT:-bench/out/$(date +%Y%m%d-%H%M%S)}
 rounds=25 seconds=150
 [ -n "${QUICK:-}" ] && rounds=6 seconds=30
@@ -86,6 +86,9 @@ for section in $sections; do
     storage)
       say "What a bucket costs: sending, opening, beside a training (bench/storage.py)"
       "$python" bench/storage.py --json "$out/storage.json" ${QUICK:+--quick} ;;
+    service)
+      say "The service at size, and how long its users wait (bench/service.py)"
+      "$python" bench/service.py --json "$out/service.json" ${QUICK:+--quick} ;;
     reading)
       say "What reading costs: a run of a million entries (bench/reading/reading.py)"
       # A missed bar is in what it prints; the other sections run all the same.

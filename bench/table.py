@@ -123,6 +123,17 @@ def main():
     if beside := storage.get("training"):
         line("training beside an upload, 50 ms and 2 % errors, against local", f"{beside['ratio']:.3f}", "1.02", beside["ratio"] <= 1.02,
              f"  {beside['least']:.3f} to {beside['most']:.3f}")
+    service = read(folder, "service.json") or {}
+    if asked := service.get("size"):
+        for name, text, bar in (("describe", "describe one", 10), ("list", "list(100)", 50), ("list_processing", "list(100) of their rules", 50),
+                                ("streams", "describe a job's log streams", 50)):
+            line(f"{asked['jobs']:,} jobs: {text}, p99, ms", f"{asked[name]['p99_ms']:.1f}", f"{bar}", asked[name]["p99_ms"] <= bar)
+        for name, jobs in (("idle_100", 100), ("idle_all", asked["jobs"])):
+            line(f"tdbg serve that nobody asks, {jobs:,} finished jobs, of a core", f"{asked[name]:.5f}", "0.001", asked[name] <= 0.001)
+    if stopped := service.get("stop"):
+        line("from a finding to a handler's accepted StopTrainingJob, s", f"{stopped['slowest_s']:.2f}", "3.5", stopped["slowest_s"] <= 3.5)
+    if fitted := service.get("fit"):
+        line(f"create to Completed of a 7-second job, {fitted['client']}, s", f"{fitted['slowest_s']:.1f}", "15", fitted["slowest_s"] <= 15)
     for text, share, bar in (read(folder, "reading.json") or {"rows": []})["rows"]:
         if bar is not None:
             line(f"reading: {text}, of smdebug's time", f"1/{1 / share:.0f}", f"1/{1 / bar:.0f}", share <= bar)
