@@ -3,12 +3,14 @@
 //
 //   JOBS/NAME/job.json        what was asked for, once and for all (atomic)
 //             events.jsonl    each change of a status, as an event (docs/events.md); the last is the state
-//             started         its turn has come: who looks after it is started, and again where that one is
-//             gone stop            somebody has asked for the job to be stopped stop-rules      names of
-//             rules that somebody has asked to be stopped tender.lock     held by the process that looks
-//             after the job ml/             its private /opt/ml runs/NAME/      its run lost            what
-//             of its output could not be uploaded, and why: the last line of its log debug-output/ smdebug's
-//             layout of the run, on its way to the bucket
+//             started         its turn has come: who looks after it is started, again where that one is gone
+//             stop            somebody has asked for the job to be stopped
+//             stop-rules      names of rules that somebody has asked to be stopped
+//             tender.lock     held by the process that looks after the job
+//             ml/             its private /opt/ml
+//             runs/NAME/      its run
+//             lost            what of its output could not be uploaded, and why: the last line of its log
+//             debug-output/   smdebug's layout of the run, on its way to the bucket
 #pragma once
 
 #include <cstdint>
