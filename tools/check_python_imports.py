@@ -32,7 +32,7 @@ ROOMS = {
     "compat": (["compat"], ["words", "settings", "reading"]),
     "rules": (["rules"], ["words", "settings", "reading", "compat"]),
     # Calls users' handlers of events in a process of their own, and speaks with it as a user's rule does.
-    "handlers": (["handlers"], ["rules"]),
+    "handlers": (["handlers"], ["words", "rules", "service"]),
     # What `tdbg serve` and `tdbg aws-env` start by path, in whichever Python: the standard library alone.
     "service": (["container", "awsclient"], []),
     # A run, read like anybody does, to experiment trackers.

@@ -120,6 +120,103 @@ def lambda_handler(event, context):
     assert "IssuesFound" in found["output"] and "[INFO]" in found["output"]
 
 
+#: As on AWS, without a guard of the status: it is called again once the job has stopped, and is refused then.
+ON_AWS = """
+import boto3
+
+sagemaker = boto3.client("sagemaker")
+
+
+def lambda_handler(event, context):
+    name = event["detail"]["TrainingJobName"]
+    for status in event["detail"]["DebugRuleEvaluationStatuses"]:
+        if status["RuleEvaluationStatus"] == "IssuesFound":
+            sagemaker.stop_training_job(TrainingJobName=name)
+"""
+
+
+def test_a_function_that_calls_sagemaker_stops_its_own_job(tdbg):
+    """boto3's client reaches the job of the event, and nothing of AWS, whatever credentials there are or are not."""
+    pytest.importorskip("boto3")
+    write(tdbg, "handler.py", ON_AWS)
+    none = {key: "" for key in os.environ if key.startswith("AWS_")}
+    done = train(tdbg, [{"name": "stopper", "python": "handler.py:lambda_handler"}], 3000,
+                 env={**none, "AWS_EC2_METADATA_DISABLED": "true"})
+    assert done.returncode == 3, done.stderr  # stopped: 3000 steps would have taken a minute
+    assert lines(tdbg, "state_change")[-1]["event"]["detail"]["TrainingJobStatus"] == "Stopped"
+    delivered = {line["event_id"]: line for line in lines(tdbg, "delivery")}
+    for event in (line["event"] for line in lines(tdbg, "state_change")):
+        got = delivered[event["id"]]
+        if event["detail"]["SecondaryStatus"] == "Stopped":
+            assert not got["ok"] and "the training job is in status Stopped" in got["error"], got
+        else:
+            assert got["ok"], got
+
+
+def test_what_a_handlers_client_of_sagemaker_sees_and_is_refused(tdbg):
+    """Describe and list say what the events say; another job, another operation and another's address are refused."""
+    pytest.importorskip("boto3")
+    write(tdbg, "handler.py", """
+import json, os, urllib.error, urllib.request
+import boto3
+from botocore.exceptions import ClientError
+
+def said(call, **named):
+    try:
+        return call(**named)
+    except ClientError as error:
+        return error.response["Error"]
+
+def lambda_handler(event, context):
+    if event["detail"]["tdbg"].get("status") != "IssuesFound":
+        return
+    client = boto3.session.Session(aws_access_key_id="real", aws_secret_access_key="real").client("sagemaker")
+    address = os.environ["AWS_ENDPOINT_URL_SAGEMAKER"]
+    assert client.meta.endpoint_url == address
+    try:
+        urllib.request.urlopen(urllib.request.Request(address[:-1], b"{}", {"X-Amz-Target": "SageMaker.ListTrainingJobs"}))
+        other = 200
+    except urllib.error.HTTPError as error:
+        other = error.code
+    elsewhere = boto3.client("sagemaker", endpoint_url="http://127.0.0.1:9").meta.endpoint_url
+    told = {
+        "job": said(client.describe_training_job, TrainingJobName="r"),
+        "listed": said(client.list_training_jobs, NameContains="R", StatusEquals="InProgress")["TrainingJobSummaries"],
+        "none": said(client.list_training_jobs, StatusEquals="Failed")["TrainingJobSummaries"],
+        "another": said(client.stop_training_job, TrainingJobName="production"),
+        "operation": said(client.delete_training_job, TrainingJobName="r"),
+        "s3": boto3.client("s3").meta.endpoint_url,
+        "elsewhere": elsewhere, "other": other,
+    }
+    open("told.json", "w").write(json.dumps(told, default=str))
+""")
+    done = train(tdbg, [{"python": "handler.py:lambda_handler"}], 100, env={"AWS_ENDPOINT_URL": "http://127.0.0.1:7"})
+    assert done.returncode == 0, done.stderr
+    told = json.loads((pathlib.Path(tdbg.directory) / "told.json").read_text())
+    assert told["job"]["TrainingJobStatus"] == "InProgress" and told["job"]["SecondaryStatus"] == "Training"
+    assert told["job"]["CreationTime"].startswith("20") and told["job"]["ResourceConfig"]["InstanceCount"] == 1
+    [rule] = told["job"]["DebugRuleEvaluationStatuses"]
+    assert rule["RuleEvaluationStatus"] == "IssuesFound" and "tdbg" not in told["job"]
+    assert [job["TrainingJobName"] for job in told["listed"]] == ["r"] and told["none"] == []
+    assert told["another"]["Code"] == "ValidationException" and "not found: production" in told["another"]["Message"]
+    assert "StopTrainingJob, DescribeTrainingJob, ListTrainingJobs" in told["operation"]["Message"]
+    assert told["s3"] == "http://127.0.0.1:7" and told["elsewhere"] == "http://127.0.0.1:9" and told["other"] == 403
+
+
+def test_a_handler_may_name_another_sagemaker(tdbg):
+    """An address that its user sets stays."""
+    pytest.importorskip("boto3")
+    write(tdbg, "handler.py", """
+import boto3
+def lambda_handler(event, context):
+    print(boto3.client("sagemaker").meta.endpoint_url)
+""")
+    train(tdbg, [{"python": "handler.py:lambda_handler",
+                  "environment": {"AWS_ENDPOINT_URL_SAGEMAKER": "http://127.0.0.1:11"}}], 3)
+    outputs = [line["output"] for line in lines(tdbg, "delivery")]
+    assert outputs and set(map(str.strip, outputs)) == {"http://127.0.0.1:11"}
+
+
 class Hooks(http.server.ThreadingHTTPServer):
     def __init__(self):
         self.got = []

@@ -59,6 +59,7 @@ def prepare(message: Message) -> None:
         # A local endpoint accepts any credentials, but boto3 sends nothing without.
         os.environ.setdefault("AWS_ACCESS_KEY_ID", "local")
         os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "local")
+    lead_to_own_job()
     module = os.path.splitext(os.path.basename(file))[0]
     os.environ.update({
         "AWS_LAMBDA_FUNCTION_NAME": name,
@@ -72,6 +73,27 @@ def prepare(message: Message) -> None:
     root = logging.getLogger()
     root.addHandler(logging.StreamHandler(sys.stdout))
     root.handlers[0].setFormatter(logging.Formatter("[%(levelname)s] %(asctime)s %(message)s"))
+
+
+def lead_to_own_job() -> None:
+    """Has SageMaker's clients in this process reach the job of `tdbg run`. An address that is set already stays: that
+    of `tdbg serve`, or the user's own. (What a Lambda function is invoked with alone is no event of a run.)"""
+    from tdbg.awsclient.imports import before_clients, when_imported
+    from tdbg.handlers import endpoint
+
+    run = os.environ.get("TDBG_RUN")
+    if not run or os.environ.get(endpoint.VARIABLE):
+        return
+    address = os.environ[endpoint.VARIABLE] = endpoint.start(run)
+
+    def lead(service: str, named: dict[str, Any]) -> None:
+        if service == "sagemaker" and not named.get("endpoint_url"):
+            # By argument, since an older botocore, or AWS_IGNORE_CONFIGURED_ENDPOINT_URLS, looks at no variable. With
+            # keys of its own: none may be there, and real ones need not be sent.
+            named.update(endpoint_url=address, aws_access_key_id="local", aws_secret_access_key="local",
+                         aws_session_token=None)
+
+    when_imported({"botocore.session": before_clients(lead)})
 
 
 def load(file: str, function: str) -> Handler:
