@@ -172,6 +172,15 @@ std::vector<AttemptStart> AttemptStarts(const std::string& run_directory) {
   return starts;
 }
 
+std::vector<std::string> HostsOf(const std::string& run_directory, const std::vector<int64_t>& attempts) {
+  std::vector<std::string> hosts;
+  for (const int64_t attempt : attempts) {
+    const std::vector<format::WorkerInfo> workers = WorkersOf(run_directory, attempt);
+    hosts.push_back(workers.empty() ? std::string() : workers.front().host);
+  }
+  return hosts;
+}
+
 std::string StartWords(const AttemptStart& start) {
   std::string text = std::to_string(start.step);
   if (start.from == "script") {

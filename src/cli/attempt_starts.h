@@ -30,6 +30,9 @@ struct AttemptStart {
 /// alone.
 Status TellEarlierSteps(const std::string& run_directory, int64_t attempt);
 /// Starts of the attempts that have workers, except the first attempt if it began at 0.
+/// On which host each of these attempts was, as its workers say; empty: it had none yet. Of one on several,
+/// one of them.
+std::vector<std::string> HostsOf(const std::string& run_directory, const std::vector<int64_t>& attempts);
 std::vector<AttemptStart> AttemptStarts(const std::string& run_directory);
 /// "120, as the optimizer's state says; 12 steps were trained again"
 std::string StartWords(const AttemptStart& start);

@@ -32,6 +32,7 @@ Result<RunSummary> SummariseRun(Trial& trial, std::vector<rules::RuleStatus> sta
   report.launcher_alive = jobs::LauncherAlive(report.path);
   report.attempts = trial.attempts();
   if (report.attempts.empty()) report.attempts = jobs::ListAttempts(report.path);
+  report.hosts = HostsOf(report.path, report.attempts);
   report.workers = trial.workers();
   const std::vector<int64_t> steps = trial.steps();
   report.steps = static_cast<int64_t>(steps.size());
@@ -402,6 +403,7 @@ Json SummaryToJson(const RunSummary& report) {
   }
   json["actions"] = std::move(actions);
   json["attempts"] = report.attempts;
+  json["hosts"] = report.hosts;
   json["step_bases"] = Json::array();
   for (const AttemptStart& start : report.starts) {
     json["step_bases"].push_back({{"attempt", start.attempt},

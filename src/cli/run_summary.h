@@ -40,6 +40,7 @@ struct RunSummary {
   bool launcher_alive = false;
   std::optional<JobEnding> ending;  ///< of the latest attempt
   std::vector<int64_t> attempts;
+  std::vector<std::string> hosts;    ///< of each attempt; empty: not known
   std::vector<AttemptStart> starts;  ///< AttemptStarts
   std::vector<CheckpointReturn> checkpoints;
   std::vector<std::string> workers;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "base/clock.h"
 #include "base/stable_sort.h"
@@ -159,6 +160,17 @@ void PrintRun(const RunSummary& report) {
   }
   PrintLine("state", StateWords(report));
   if (report.attempts.size() > 1) PrintLine("attempts", fmt::format("{}", fmt::join(report.attempts, ", ")));
+  // Where all of them were on one machine, nobody asks which.
+  std::set<std::string> hosts(report.hosts.begin(), report.hosts.end());
+  hosts.erase("");
+  if (hosts.size() > 1) {
+    std::vector<std::string> places;
+    for (size_t i = 0; i < report.attempts.size(); ++i) {
+      if (!report.hosts[i].empty())
+        places.push_back(fmt::format("attempt {} on {}", report.attempts[i], Printable(report.hosts[i])));
+    }
+    PrintLine("hosts", fmt::format("{}", fmt::join(places, ", ")));
+  }
   constexpr size_t kMostStarts = 5;
   const size_t hidden = report.starts.size() - std::min(report.starts.size(), kMostStarts);
   if (hidden > 0) PrintLine("", fmt::format("{} earlier begins: --json", hidden));

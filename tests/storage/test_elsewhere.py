@@ -116,7 +116,7 @@ def test_a_run_whose_machine_is_taken_away_goes_on_on_another_one_with_the_same_
     shutil.rmtree(second.directory)
 
     status = tdbg.json("status", url)
-    assert status["attempts"] == [0, 1] and status["name"] == "the run" and status["run"] == url
+    assert status["attempts"] == [0, 1] and status["hosts"] == [socket.gethostname()] * 2 and status["name"] == "the run" and status["run"] == url
     assert [(start["attempt"], start["step"]) for start in status["step_bases"]] == [(1, begins)]
     assert steps(tdbg, url) == list(range(begins + 20)) and status["damage"] == []
     rule = status["rules"][0]
@@ -311,3 +311,15 @@ def test_a_machine_that_is_taken_away_again_and_again_leaves_one_series(machines
     assert steps(tdbg, url) == list(range(last)) and status["damage"] == []
     (rule,) = status["rules"]
     assert rule["RuleEvaluationStatus"] == "IssuesFound" and rule["findings"][0]["global_step"] == 6
+
+
+@pytest.mark.long
+def test_attempts_on_several_hosts_name_them(machines):
+    here = machines.next()
+    here.ok("run", "--quiet", "--dir", "r", "--", *machines.training(3))
+    here.ok("resume", "r")
+    assert "hosts" not in here.ok("status", "r").stdout
+    worker = here.directory / "r/0/worker_0/worker.json"
+    worker.write_text(json.dumps({**json.loads(worker.read_text()), "host": "another"}))
+    assert here.json("status", "r")["hosts"] == ["another", socket.gethostname()]
+    assert f"attempt 0 on another, attempt 1 on {socket.gethostname()}" in here.ok("status", "r").stdout
