@@ -31,6 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "tdbg-store";
 constexpr const char* kEvent = "checkpoints_restored";
+constexpr std::string_view kLostAndFound = "lost+found";  // in the root of a disk
 constexpr std::string_view kRestoreMark =
     ".tdbg-restore";  // as tdbg-store calls what a killed restore leaves
 constexpr int kLookMillis = 100;
@@ -135,8 +136,9 @@ bool Checkpoints::LooksEmpty() const {
   bool any = false;
   for (fs::directory_iterator at(directory_, error); !error && at != fs::directory_iterator();
        at.increment(error)) {
-    if (at->path().filename().string().starts_with(kRestoreMark)) return true;
-    any = true;
+    const std::string name = at->path().filename().string();
+    if (name.starts_with(kRestoreMark)) return true;
+    any |= name != kLostAndFound;
   }
   return !any;
 }
@@ -223,7 +225,9 @@ bool Checkpoints::Survive(int64_t next_attempt, jobs::JobResult* result, std::st
   if (wipe)
     *said +=
         wiped.ok() ? "; the checkpoint directory is wiped" : "; no checkpoint is wiped: " + wiped.message();
-  const Status back = BringBack(next_attempt, go_on, said, wipe && wiped.ok());
+  // With half of a directory no attempt begins.
+  const bool half = wiped.code() == Code::kDataLoss;
+  const Status back = half ? wiped : BringBack(next_attempt, go_on, said, wipe && wiped.ok());
   if (back.ok() || back.code() == Code::kDeadlineExceeded) return back.ok();
   result->not_restarted = back.message();
   Note("the command is not started again: " + back.message());
@@ -255,11 +259,13 @@ Status Checkpoints::Wipe() {
   std::vector<fs::path> entries;
   for (fs::directory_iterator at(directory_, error); !error && at != fs::directory_iterator();
        at.increment(error))
-    entries.push_back(at->path());
+    if (at->path().filename().string() != kLostAndFound) entries.push_back(at->path());
   for (const fs::path& entry : entries) {
     fs::remove_all(entry, error);  // of a link only the link
     if (error)
-      return FailedPrecondition(fmt::format("{} cannot be deleted: {}", entry.string(), error.message()));
+      return DataLoss(
+          fmt::format("{} cannot be deleted ({}), so {} is wiped in part only; all of it is in {}",
+                      entry.string(), error.message(), directory_, url_));
   }
   return OkStatus();
 }

@@ -38,7 +38,7 @@ std::string TargetOf(const std::string& path) {
 
 // Adds what is at `path`. \return whether to look into it
 bool TakeEntry(const std::string& path, const std::string& name, DirectoryState* state) {
-  if (name.ends_with(".tmp") || name.starts_with(kRestoreMark)) return false;
+  if (name.ends_with(".tmp") || name.starts_with(kRestoreMark) || name == kLostAndFound) return false;
   struct stat info;
   if (::lstat(path.c_str(), &info) != 0) return false;  // gone: the next look says so, too
   DirectoryEntry entry;

@@ -59,7 +59,7 @@ Result<std::vector<std::string>> NamesIn(const std::string& directory) {
   }
   while (const dirent* const entry = ::readdir(open.get())) {
     const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
+    if (name != "." && name != ".." && name != kLostAndFound) names.push_back(name);
   }
   return names;
 }

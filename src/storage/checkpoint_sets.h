@@ -17,6 +17,8 @@ inline constexpr std::string_view kCheckpointSets = "checkpoints/sets/";
 inline constexpr std::string_view kCheckpointFiles = "checkpoints/files/";
 /// What a restore that goes on, or was killed, names its own folders; never part of a set.
 inline constexpr std::string_view kRestoreMark = ".tdbg-restore";
+/// In the root of a disk that is mounted there: not the user's, and the directory is empty for all that.
+inline constexpr std::string_view kLostAndFound = "lost+found";
 
 struct CheckpointFile {
   std::string name;  ///< below the directory; any bytes that a path may have

@@ -176,6 +176,32 @@ TEST_F(CheckpointTest, ADirectoryMayBeNamedWithASlash) {
   EXPECT_EQ(Back("folder/x"), "x");
 }
 
+// A new disk, mounted where the checkpoints of the old one were.
+TEST_F(CheckpointTest, TheRootOfADiskIsEmpty) {
+  fs::create_directories(directory_ + "/lost+found");
+  fs::permissions(directory_ + "/lost+found", fs::perms::none);
+  Write("model.pt", "weights");
+  TDBG_ASSERT_OK(Sender().SendLast());
+  fs::create_directories(scratch_ / "disk/lost+found");
+  fs::create_directory_symlink("disk", scratch_ / "back");
+  const auto restored = Restore();
+  TDBG_ASSERT_OK(restored);
+  EXPECT_EQ(restored->number, 1u);
+  EXPECT_THAT(Names(scratch_ / "back"), ElementsAre("lost+found", "model.pt"));
+  EXPECT_TRUE(restored->set.folders.empty());
+}
+
+TEST_F(CheckpointTest, ASetSaysWhichStepItHolds) {
+  Write("metadata.json",
+        R"([{"latest-global-step-seen": 7, "latest-mode-step": {}}, {"latest-global-step-seen": 41}, 3])");
+  TDBG_ASSERT_OK(Sender().SendLast());
+  const auto restored = Restore();
+  TDBG_ASSERT_OK(restored);
+  EXPECT_EQ(restored->set.step, 42);
+  EXPECT_EQ(restored->set.seen_step, -1);
+  EXPECT_EQ(restored->set.run, "run");
+}
+
 TEST_F(CheckpointTest, FilesThatDidNotChangeAreNotSentAgainAndTheNewestTwoSetsStay) {
   auto sender = Sender();
   Write("same", "same");
