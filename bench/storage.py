@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a bucket costs: sending, opening and reading a run over S3, against boto3, and beside a training.
 
-    python bench/storage.py [upload|open|visible|training ...] [--json FILE] [--quick]     default: all; ratios of one run of this script
+    python bench/storage.py [upload|open|visible|training|checkpoints ...] [--json FILE] [--quick]     default: all; ratios of one run of this script
 
 The bucket is moto's server on this machine, so boto3 and tdbg-store wait for the same Python process; both sign what
 they send. Latency and errors are a proxy's (tests/storage/servers.py).
@@ -70,9 +70,10 @@ print(json.dumps([opened - imported, time.perf_counter() - opened, steps, 0 if v
 """
 
 TRAIN = """
-import sys, time, numpy as np
+import os, sys, time, numpy as np
 from tdbg._capture import Run
 run = Run.open()
+checkpoints = os.environ.get("TDBG_CHECKPOINT_DIR")
 ids = [run.define(f"w{i}", f"w{i}", "weight", "linear", "float32", [256, 256]) for i in range(40)]
 data = [np.random.default_rng(i).standard_normal((256, 256)).astype(np.float32) for i in range(40)]
 def work():
@@ -85,6 +86,9 @@ for step in range(int(sys.argv[1])):
     run.begin_step(1)
     for i, d in zip(ids, data): run.put_array(i, d)
     run.end_step()
+    if checkpoints and step % 100 == 99:      # 10 MB
+        np.save(checkpoints + "/weights.tmp.npy", np.stack(data) + step)
+        os.replace(checkpoints + "/weights.tmp.npy", checkpoints + "/weights.npy")
 print(time.perf_counter() - begin)
 run.end("completed")
 """
@@ -207,8 +211,30 @@ def visible(bucket, directory, quick):
     return {"median_seconds": median, "p95_seconds": most, "steps": len(late)}
 
 
+def checkpoints(bucket, directory, quick):
+    """Both upload the run and save checkpoints; of one they are sent, too."""
+    (pathlib.Path(directory) / "train.py").write_text(TRAIN)
+    kept = pathlib.Path(directory) / "kept"
+    env = {**environment(bucket, directory), "PYTHONPATH": HOME}
+    pairs = []
+    for i in range(2 if quick else 6):
+        times = {}
+        for sends in (False, True) if i % 2 else (True, False):
+            kept.mkdir()
+            flags = ["--checkpoint-dir", kept] if sends else []
+            variables = env if sends else {**env, "TDBG_CHECKPOINT_DIR": str(kept)}
+            times[sends] = float(run([TDBG, "run", "--dir", f"c{i}{sends}", "--upload", f"s3://bucket/checkpoints{i}{sends}", "--quiet", *flags,
+                                      "--", sys.executable, "train.py", "1500"], variables, directory).split()[-1])
+            shutil.rmtree(kept)
+        pairs.append(times[True] / times[False])
+    pairs.sort()
+    print(f"training whose checkpoints of 10 MB are sent, against one whose are not: {statistics.median(pairs):.3f} "
+          f"({pairs[0]:.3f} to {pairs[-1]:.3f}; bar 1.02)")
+    return {"ratio": statistics.median(pairs), "least": pairs[0], "most": pairs[-1]}
+
+
 def main():
-    parts = {"upload": upload, "open": opening, "visible": visible, "training": training}
+    parts = {"upload": upload, "open": opening, "visible": visible, "training": training, "checkpoints": checkpoints}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", help=", ".join(parts))
     parser.add_argument("--json", type=pathlib.Path)

@@ -123,6 +123,9 @@ def main():
     if beside := storage.get("training"):
         line("training beside an upload, 50 ms and 2 % errors, against local", f"{beside['ratio']:.3f}", "1.02", beside["ratio"] <= 1.02,
              f"  {beside['least']:.3f} to {beside['most']:.3f}")
+    if beside := storage.get("checkpoints"):
+        line("training whose checkpoints are sent, against one whose are not", f"{beside['ratio']:.3f}", "1.02", beside["ratio"] <= 1.02,
+             f"  {beside['least']:.3f} to {beside['most']:.3f}")
     service = read(folder, "service.json") or {}
     if asked := service.get("size"):
         for name, text, bar in (("describe", "describe one", 10), ("list", "list(100)", 50), ("list_processing", "list(100) of their rules", 50),
