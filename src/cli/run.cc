@@ -229,6 +229,7 @@ Result<int> RunCommand::Run() {
       TDBG_ASSIGN_OR_RETURN(left, jobs::AdoptAttempt(directory));
     }
     control_.emplace(left.run_directory);
+    (void)job_flags_.MakeCheckpointDirectory();  // it is there, and its path is the next attempt's, too
     TDBG_RETURN_IF_ERROR(Adopt(left));
     return RunUploaded(config, *watcher, stopper, left, live);
   }

@@ -264,6 +264,30 @@ def test_the_process_that_sends_may_be_killed_at_any_instant(tdbg):
 
 
 @pytest.mark.long
+def test_a_job_that_is_looked_after_again_goes_on_sending(tdbg):
+    url = place()
+
+    def newest():
+        return max(sets(tdbg, url), default="")
+
+    def words_of(program):
+        return [(pid, words) for pid, words in processes_marked(tdbg.mark) if program in words]
+    tdbg.ok("run", "--detach", "--dir", "r", "--upload", url, "--checkpoint-dir", "ckpt/", *training(tdbg, 100_000, 0.02))
+    until(newest, "a first set")
+    [(launcher, _)] = words_of("/tdbg run --detach")
+    os.kill(launcher, signal.SIGKILL)
+    tdbg.ok("resume", "r", "--detach")
+    before = newest()
+    until(lambda: words_of(" checkpoints "), "another sender")
+    assert f" checkpoints {tdbg.directory / 'ckpt'} " in words_of(" checkpoints ")[-1][1], "the next attempt may begin elsewhere"
+    until(lambda: newest() > before, "a newer set")
+    tdbg.ok("stop", "r")
+    until(lambda: not processes_marked(tdbg.mark), "the job has ended")
+    store(tdbg, "restore-checkpoints", url, "back")
+    assert files_below(tdbg.directory / "back") == files_below(tdbg.directory / "ckpt")
+
+
+@pytest.mark.long
 def test_a_damaged_set_is_named_and_the_older_one_taken(tdbg):
     url = place()
     for steps in (10, 20):
