@@ -27,4 +27,6 @@ std::optional<plan::Plan> PlanOf(const std::string& run) {
   return plan.ok() ? std::optional(*std::move(plan)) : std::nullopt;
 }
 
+JobEnd EndOf(RunState state) { return state == RunState::kCrashed ? JobEnd::kFailed : JobEnd::kCompleted; }
+
 }  // namespace tdbg::rules

@@ -25,6 +25,7 @@
 #include "format/segment_index.h"
 #include "format/version.h"
 #include "storage/cache_use.h"
+#include "storage/checkpoint_sets.h"
 #include "storage/parallel.h"
 #include "storage/s3/credentials.h"
 #include "storage/sparse_file.h"
@@ -38,8 +39,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kWholeBytes = 256u << 10;
 // How much of a segment's end the first request for its index fetches.
 constexpr uint64_t kTailBytes = 64u << 10;
-constexpr std::string_view kCheckpoints = "checkpoints";  // a script's, which come back by themselves
-constexpr uint64_t kMaxCopied = 64u << 20;                // largest file of a run that is copied whole
+constexpr uint64_t kMaxCopied = 64u << 20;        // largest file of a run that is copied whole
 constexpr uint64_t kMaxCopiedOfWhole = 1u << 20;  // where everything is fetched, longer ones come in ranges
 constexpr uint64_t kMaxOthers = uint64_t{1} << 30;
 constexpr uint64_t kMaxSegment = uint64_t{1} << 42;
@@ -215,8 +215,7 @@ Status Mirror::Refresh() {
     const std::vector<std::string> parts = PartsOf(object.key);
     if (!lazy_) {
       if (object.bytes <= kMaxOthers) copied.push_back(std::move(object));
-    } else if (options_.whole &&
-               (object.key == kStateFile || parts[0] == kCheckpoints || IsOfOneMachine(object.key))) {
+    } else if (options_.whole && (object.key == kStateFile || IsOfOneMachine(object.key))) {
       continue;
     } else if (IsSegment(parts)) {
       if (object.bytes <= kMaxSegment) segments.push_back(std::move(object));
@@ -251,7 +250,7 @@ void Mirror::SayLeftOut(const std::vector<ObjectInfo>& objects) {
     const std::vector<std::string> parts = PartsOf(object.key);
     uint64_t most = lazy_ ? 0 : kMaxOthers;
     if (lazy_ && IsSegment(parts)) most = kMaxSegment;
-    if (lazy_ && !IsSegment(parts) && IsCopied(parts)) most = kMaxCopied;
+    if (lazy_ && !options_.whole && !IsSegment(parts) && IsCopied(parts)) most = kMaxCopied;
     if (most == 0 || object.bytes <= most || !options_.say || !left_out_.insert(object.key).second) continue;
     options_.say(fmt::format("{} ({}) is longer than {} and is left out", object.key,
                              base::FormatBytes(object.bytes), base::FormatBytes(most)));
@@ -270,6 +269,8 @@ Result<std::vector<ObjectInfo>> Mirror::List(const std::optional<UploadState>& s
     for (ObjectInfo object : all) {
       object.key = object.key.substr(Key("").size());
       if (!IsSafeName(object.key)) continue;  // a "directory", or something that is not ours
+      // A script's checkpoints are no files of the run, and come back by themselves.
+      if (object.key.starts_with(kCheckpointSets) || object.key.starts_with(kCheckpointFiles)) continue;
       run |= object.key == format::kRunFile;
       files += object.key != kStateFile && object.key.find(kJournalParts) == std::string::npos;
       named.push_back(std::move(object));

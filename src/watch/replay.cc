@@ -14,14 +14,6 @@ namespace {
 
 constexpr int64_t kAnswerMillis = 1000;
 
-}  // namespace
-
-rules::JobEnd EndOf(RunState state) {
-  return state == RunState::kCrashed ? rules::JobEnd::kFailed : rules::JobEnd::kCompleted;
-}
-
-namespace {
-
 // If no watcher looked for stalls, the run's time stamps say how long the job went on after its last
 // heartbeat.
 void DeclareStallAtEnd(const Trial& trial, const Decisions& decisions, rules::Engine* engine) {
@@ -70,7 +62,7 @@ Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<pl
   // If no worker wrote anything (kWaiting), the job has ended if its launcher says so.
   if (decisions.end || trial.loaded_all_steps()) {
     while (!engine->decided()) {
-      judged = engine->Finish(trial, decisions.end.value_or(EndOf(trial.state())), wall_nanos);
+      judged = engine->Finish(trial, decisions.end.value_or(rules::EndOf(trial.state())), wall_nanos);
       if (!judged.ok()) return judged.status();
       if (!engine->decided()) (void)engine->WaitForAnswer(kAnswerMillis);
     }

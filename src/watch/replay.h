@@ -22,7 +22,4 @@ Result<std::vector<rules::RuleStatus>> Replay(
     Trial& trial, const std::vector<plan::RuleConfig>& rules, int64_t wall_nanos,
     std::vector<std::pair<size_t, rules::Report>>* reports = nullptr, int64_t attempt = -1);
 
-/// How the run ended, for rules in progress, if no launcher recorded it.
-rules::JobEnd EndOf(RunState state);
-
 }  // namespace tdbg::watch

@@ -26,7 +26,6 @@
 #include "watch/no_steps.h"
 #include "watch/origins.h"
 #include "watch/progress.h"
-#include "watch/replay.h"
 #include "watch/report_files.h"
 #include "watch/requests.h"
 #include "watch/standstill.h"
@@ -502,7 +501,7 @@ struct Watcher::Impl {
       if (WorkersDecideTheEnd() && trial->loaded_all_steps()) {
         runner.Join();
         // A launcher that has recorded the end knows better than the workers' files; a replay asks it, too.
-        rules::JobEnd end = EndOf(trial->state());
+        rules::JobEnd end = rules::EndOf(trial->state());
         if (const auto recorded = ReadDecisions(options.run); recorded.ok() && recorded->end)
           end = *recorded->end;
         const std::lock_guard lock(mutex);
