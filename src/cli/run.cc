@@ -173,7 +173,8 @@ Result<int> RunCommand::Run() {
       job_flags_.secrets.push_back(actions::VariableOfAction(action));
   }
   const int64_t now = base::SystemClock().WallNanos();
-  TDBG_ASSIGN_OR_RETURN(destination_, DestinationOf(config.dir, job_flags_.upload));
+  const std::string& upload = job_flags_.upload.empty() ? config.upload : job_flags_.upload;
+  TDBG_ASSIGN_OR_RETURN(destination_, DestinationOf(config.dir, upload));
   if (place && (destination_.directory.empty() || !destination_.url.empty()))
     return InvalidArgument("--node needs --dir DIR, a directory that all nodes see under a path of theirs");
   const bool shared = config.shared.value_or(false);

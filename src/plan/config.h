@@ -59,7 +59,7 @@ struct RuleConfig {
 Status ParseRuleFile(const std::string& text, RuleConfig* rule);
 
 struct Config {
-  std::string dir;
+  std::string dir, upload;
   std::optional<bool> shared;  ///< the run is for whom the umask lets in, and not for its user alone
   /// The document was smdebug's: exactly what it says is kept, and no default rule judges.
   std::shared_ptr<const HookConfig> hook;

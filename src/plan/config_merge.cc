@@ -33,6 +33,7 @@ void MergeCollection(CollectionConfig* earlier, const CollectionConfig& later) {
 
 Config MergeConfigs(Config earlier, const Config& later) {
   Override(&earlier.dir, later.dir);
+  Override(&earlier.upload, later.upload);
   Override(&earlier.shared, later.shared);
   if (later.hook) earlier.hook = later.hook;
   Append(&earlier.warnings, later.warnings);

@@ -18,7 +18,8 @@ const Names kTopKeys = {"dir",         "summaries",    "context",
                         "rules",       "on_issue",     "stop_grace_seconds",
                         "tensorboard", "format",       "action_cooldown_seconds",
                         "shap_rows",   "shared",       "black_box",
-                        "flight",      "verify_every", "overhead"};
+                        "flight",      "verify_every", "overhead",
+                        "upload"};
 const Names kSummariesKeys = {"every", "histograms"};
 const Names kJournalKeys = {"size", "directory"};
 const Names kTensorBoardKeys = {"dir", "every"};
@@ -314,6 +315,11 @@ Result<Config> ParseConfig(const nlohmann::json& document, const Source& source)
   if (IsSmdebugConfig(document)) return ParseHookDocument(document, source);
   if (!root.CheckKeys(kTopKeys)) return status;
   root.At("dir", [&](const ConfigNode& n) { c.dir = n.Text(); });
+  root.At("upload", [&](const ConfigNode& n) {
+    c.upload = n.Text();
+    if (n.ok() && !c.upload.starts_with("s3://") && !c.upload.starts_with("file:///"))
+      n.Fail("found '" + c.upload + "'; accepted: s3://BUCKET/PREFIX, file:///DIRECTORY");
+  });
   root.At("shared", [&](const ConfigNode& n) { c.shared = n.Bool(); });
   root.At("summaries", [&](const ConfigNode& n) {
     if (!n.CheckKeys(kSummariesKeys)) return;

@@ -132,6 +132,20 @@ def test_a_directory_in_a_bucket_leaves_nothing_here(tdbg):
     assert len(tdbg.json("steps", url)["steps"]) == 3
 
 
+def test_a_configuration_says_where_a_run_goes_and_the_flag_knows_better(tdbg):
+    url, other = place(), place()
+    (tdbg.directory / "c.yaml").write_text(f"upload: {url}\n")
+    train = ("--", sys.executable, TRAINING, "3")
+    done = tdbg.ok("run", "--config", "c.yaml", "--dir", "r", *train)
+    assert f"all of the run is in {url}" in done.stderr and len(tdbg.json("steps", url)["steps"]) == 3
+    assert f"all of the run is in {other}" in tdbg.ok("run", "--config", "c.yaml", "--dir", "s", "--upload", other, *train).stderr
+    assert len(tdbg.json("ls", url)) == 1
+    assert "holds another run" in tdbg.fails(REFUSED, "run", "--config", "c.yaml", "--dir", "t", *train)
+    (tdbg.directory / "c.yaml").write_text("dir: r\nupload: gs://bucket/x\n")
+    line = tdbg.fails(USAGE, "run", "--config", "c.yaml", *train)
+    assert "c.yaml:2" in line and "upload" in line and "accepted: s3://BUCKET/PREFIX" in line, line
+
+
 def test_what_cannot_work_is_one_line_before_the_training(tdbg, bucket):
     taken = place()
     tdbg.ok("run", "--dir", "first", "--upload", taken, "--quiet", "--", sys.executable, TRAINING, "3")
