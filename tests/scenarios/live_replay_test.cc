@@ -549,7 +549,7 @@ TEST_F(WatchTest, ProgressTellsTheLatestLoss) {
   watch::WatchOptions options;
   options.run = run_;
   options.rules = kRules;
-  options.write_events = false;
+  options.only_reads = true;
   watch::Progress last;
   options.on_progress = [&](const watch::Progress& progress) { last = progress; };
   const auto watcher = Watch(std::move(options));
