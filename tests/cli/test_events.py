@@ -139,9 +139,10 @@ def test_a_function_that_calls_sagemaker_stops_its_own_job(tdbg):
     """boto3's client reaches the job of the event, and nothing of AWS, whatever credentials there are or are not."""
     pytest.importorskip("boto3")
     write(tdbg, "handler.py", ON_AWS)
-    none = {key: "" for key in os.environ if key.startswith("AWS_")}
+    for key in [key for key in tdbg.env if key.startswith("AWS_")]:
+        del tdbg.env[key]
     done = train(tdbg, [{"name": "stopper", "python": "handler.py:lambda_handler"}], 3000,
-                 env={**none, "AWS_EC2_METADATA_DISABLED": "true"})
+                 env={"AWS_EC2_METADATA_DISABLED": "true"})
     assert done.returncode == 3, done.stderr  # stopped: 3000 steps would have taken a minute
     assert lines(tdbg, "state_change")[-1]["event"]["detail"]["TrainingJobStatus"] == "Stopped"
     delivered = {line["event_id"]: line for line in lines(tdbg, "delivery")}

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PYTHON = {"adaptors/guard.py": "say, which breaks lines", "boot/sitecustomize.py": "before anything of ours is there: breaks lines itself",
           "export.py": "a child's word to its parent", "checkpoint.py": "a child's word to its parent",
           "hook/base.py": "says so of guard.py", "__main__.py": "an error: one line", "adaptors/plan.py": "reads a child's", "rules/testing.py": "reads a child's",
-          "forward/main.py": "an error: one line", "handlers/host.py": "hands on what a handler prints",
+          "forward/main.py": "an error: one line", "handlers/endpoint.py": "reads a child's", "handlers/host.py": "hands on what a handler prints",
           "adaptors/torch/replay.py": "flushes it, and turns torch's own aside", "migrate/main.py": "errors: one line each; progress",
           "container/archive.py": "an error, to the service: one line", "container/xgboost_algorithm.py": "an error, to the service: one line",
           "container/requirements.py": "an error, to the service: one line",

@@ -53,4 +53,4 @@ def test_the_commands_about_checkpoints_are_executed(tdbg):
     done = subprocess.run(["bash", "-e", "-c", shell], cwd=tdbg.directory, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("begins at")] == ["0", "7"]
-    assert "the checkpoints came back from s3://bucket/trainings/b" in done.stderr
+    assert "the checkpoints came back from s3://bucket/trainings/c" in done.stderr
