@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The service at size, and how long its users wait.
 
-Question   with 10,000 jobs that have ended: how long until one is described, until a hundred are listed? What does the server use that
-           nobody asks? How long from a rule's finding to a StopTrainingJob of the user's handler, and what does `fit()` cost beside a
+Question   with 10,000 jobs that have ended: how long until one is described, until a hundred are listed? What does a server use that
+           gets no requests? How long from a rule's finding to a StopTrainingJob of the user's handler, and what does `fit()` cost beside a
            training of 7 seconds?
 Workload   size: one job that has ended, with two rules, and copies of its folder; boto3 asks, in any order, all pages.
            stop: a function as EventBridge's target, new for each job, so that its process has to be started and boto3 imported.
@@ -156,7 +156,7 @@ def copies(service, of, count):
 
 
 def slowest(service, ask, count):
-    """Milliseconds: the median, what one in a hundred takes longer than, and what the server itself uses, whoever else is at work."""
+    """Milliseconds: the median, what one in a hundred takes longer than, and what the server itself uses, whatever else is at work."""
     times, used = [], service.cpu_seconds()
     for i in range(count):
         begin = time.perf_counter()

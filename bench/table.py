@@ -132,7 +132,7 @@ def main():
                                 ("streams", "describe a job's log streams", 50)):
             line(f"{asked['jobs']:,} jobs: {text}, p99, ms", f"{asked[name]['p99_ms']:.1f}", f"{bar}", asked[name]["p99_ms"] <= bar)
         for name, jobs in (("idle_100", 100), ("idle_all", asked["jobs"])):
-            line(f"tdbg serve that nobody asks, {jobs:,} finished jobs, of a core", f"{asked[name]:.5f}", "0.001", asked[name] <= 0.001)
+            line(f"tdbg serve without requests, {jobs:,} finished jobs, of a core", f"{asked[name]:.5f}", "0.001", asked[name] <= 0.001)
     if stopped := service.get("stop"):
         line("from a finding to a handler's accepted StopTrainingJob, s", f"{stopped['slowest_s']:.2f}", "3.5", stopped["slowest_s"] <= 3.5)
     if fitted := service.get("fit"):

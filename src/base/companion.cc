@@ -1,5 +1,6 @@
 #include "base/companion.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/process.h"
+#include "base/text.h"
 
 namespace tdbg::base {
 namespace {
@@ -33,6 +35,29 @@ std::string FindCompanion(const std::string& name) {
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return name;
+}
+
+std::string ReadToEnd(int fd) {
+  std::string text;
+  char bytes[4096];
+  while (true) {
+    const ssize_t got = ::read(fd, bytes, sizeof(bytes));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return text;
+    text.append(bytes, static_cast<size_t>(got));
+  }
+}
+
+std::optional<Result<std::string>> ParseAnswer(std::string_view line) {
+  constexpr std::string_view kOk = "ok", kError = "error ";
+  if (line == kOk) return Result<std::string>(std::string());
+  if (line.starts_with("ok ")) return Result<std::string>(std::string(line.substr(3)));
+  if (!line.starts_with(kError)) return std::nullopt;
+  const size_t end = line.find(' ', kError.size());
+  if (end == std::string_view::npos) return std::nullopt;
+  const auto code = ParseInt(line.substr(kError.size(), end - kError.size()));
+  if (!code || *code <= 0 || *code > static_cast<int>(Code::kInternal)) return std::nullopt;
+  return Result<std::string>(Status(static_cast<Code>(*code), std::string(line.substr(end + 1))));
 }
 
 std::string FindPythonHome() {

@@ -1,19 +1,16 @@
 #include "cli/bring_back.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <string>
 
 #include "base/companion.h"
-#include "base/process.h"
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/spool.h"
+#include "cli/store_program.h"
 #include "cli/terminal.h"
 #include "jobs/interrupts.h"
 #include "jobs/run_directory.h"
@@ -38,36 +35,12 @@ class NotForwarded {
 // What tdbg-store answers: "brought", "here", "behind" or "none".
 Result<std::string> Ask(const Destination& destination, bool quiet) {
   const NotForwarded ended_by_signals;
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot start tdbg-store");
-  const base::UniqueFd ours(ends[0]);
-  base::UniqueFd theirs(ends[1]);
-  const base::UniqueFd nothing = base::OpenFd("/dev/null", O_RDWR);
-  base::SpawnOptions spawn;
-  spawn.argv = {base::FindCompanion("tdbg-store"), "bring-back", destination.url, destination.directory};
-  spawn.input_fd = nothing.get();
-  spawn.output_fd = theirs.get();
-  spawn.error_fd = quiet ? nothing.get() : STDERR_FILENO;
-  spawn.own_group = false;
-  spawn.die_with_thread = true;
-  auto child = base::Child::Spawn(spawn);
-  if (!child.ok()) return child.status().Annotate("tdbg-store, which lies beside tdbg, cannot be started");
-  theirs.reset();
-  std::string line;
-  char bytes[4096];
-  for (ssize_t got = 1; got > 0;) {
-    got = ::read(ours.get(), bytes, sizeof(bytes));
-    if (got > 0) line.append(bytes, static_cast<size_t>(got));
-    if (got < 0 && errno == EINTR) got = 1;
-  }
-  (void)child->Wait(-1);
-  line = base::Trim(line);
-  if (line.starts_with("ok ")) return line.substr(3);
-  const size_t text = line.starts_with("error ") ? line.find(' ', 6) : std::string::npos;
-  const auto code = text == std::string::npos ? std::nullopt : base::ParseInt(line.substr(6, text - 6));
-  if (!code || *code <= 0 || *code > static_cast<int>(Code::kInternal))
+  TDBG_ASSIGN_OR_RETURN(const std::string said,
+                        AskStore({"bring-back", destination.url, destination.directory}, quiet));
+  const auto answer = base::ParseAnswer(base::Trim(said));
+  if (!answer)
     return Unavailable("tdbg-store ended before the run was back; the next try goes on: " + destination.url);
-  return Status(static_cast<Code>(*code), line.substr(text + 1));
+  return *answer;
 }
 
 Status Behind(const Destination& destination) {

@@ -1,7 +1,5 @@
 #include "cli/bucket_runs.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,12 +7,11 @@
 #include <vector>
 
 #include "base/companion.h"
-#include "base/posix.h"
-#include "base/process.h"
 #include "base/stable_sort.h"
 #include "base/text.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
+#include "cli/store_program.h"
 #include "cli/terminal.h"
 
 namespace tdbg::cli {
@@ -27,32 +24,11 @@ struct BucketRun {
 };
 
 // All that it prints; it says on standard output, too, why it prints nothing else.
-Result<std::string> AnswerOf(std::vector<std::string> argv) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot start tdbg-store");
-  const base::UniqueFd ours(ends[0]);
-  base::UniqueFd theirs(ends[1]);
-  base::SpawnOptions spawn;
-  spawn.argv = std::move(argv);
-  spawn.output_fd = theirs.get();
-  spawn.error_fd = STDERR_FILENO;
-  spawn.own_group = false;  // ctrl-C is for both
-  auto child = base::Child::Spawn(spawn);
-  if (!child.ok()) return child.status().Annotate("tdbg-store, which lies beside tdbg, cannot be started");
-  theirs.reset();
-  std::string text;
-  char bytes[4096];
-  for (ssize_t got = 1; got != 0;) {
-    got = ::read(ours.get(), bytes, sizeof(bytes));
-    if (got < 0 && errno != EINTR) return ErrnoStatus(errno, "cannot read what tdbg-store says");
-    if (got > 0) text.append(bytes, static_cast<size_t>(got));
-  }
-  (void)child->Wait(-1);
-  if (!text.starts_with("error ")) return text;
-  const size_t message = text.find(' ', 6);
-  const auto code = base::ParseInt(text.substr(6, message - 6));
-  return Status(code ? static_cast<Code>(*code) : Code::kUnavailable,
-                std::string(base::Trim(text.substr(std::min(text.size(), message)))));
+Result<std::string> AnswerOf(const std::vector<std::string>& words) {
+  TDBG_ASSIGN_OR_RETURN(const std::string text, AskStore(words, /*quiet=*/false));
+  const auto answer = base::ParseAnswer(base::Trim(text));
+  if (answer && !answer->ok()) return answer->status();
+  return text;
 }
 
 std::string AgeWords(int64_t seconds) {
@@ -72,7 +48,7 @@ std::string StateWords(const BucketRun& run) {
 }  // namespace
 
 Status PrintBucketRuns(const std::string& url, bool by_size, bool json) {
-  TDBG_ASSIGN_OR_RETURN(const std::string text, AnswerOf({base::FindCompanion("tdbg-store"), "runs", url}));
+  TDBG_ASSIGN_OR_RETURN(const std::string text, AnswerOf({"runs", url}));
   const Json answer = Json::parse(text, nullptr, false);
   if (!answer.is_object() || !answer.contains("runs"))
     return Unavailable("tdbg-store ended before it answered");

@@ -39,17 +39,6 @@ constexpr int64_t kPatienceNanos = 600'000'000'000, kPauseNanos = 2'000'000'000;
 // It gives up by itself, ten minutes after the store has failed; a long transfer that goes on is waited for.
 constexpr int64_t kFinishMillis = 24L * 3600 * 1000, kWipeMillis = 660'000;
 
-std::string ReadToEnd(int fd) {
-  std::string text;
-  char bytes[4096];
-  while (true) {
-    const ssize_t got = ::read(fd, bytes, sizeof(bytes));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return text;
-    text.append(bytes, static_cast<size_t>(got));
-  }
-}
-
 CheckpointReturn ReturnOf(const format::Json& json) {
   CheckpointReturn back;
   format::GetField(json, "set", &back.set);
@@ -163,7 +152,7 @@ Result<CheckpointReturn> Checkpoints::RestoreOnce(const std::function<bool()>& g
     (void)child.Wait(-1);
     return Status(Code::kDeadlineExceeded, "the job is to end");
   }
-  const auto json = format::ParseJsonObject(ReadToEnd(ours.get()), kProgram);
+  const auto json = format::ParseJsonObject(base::ReadToEnd(ours.get()), kProgram);
   if (!json.ok())
     return Unavailable(ended->signaled ? fmt::format("tdbg-store was ended by signal {}", ended->code)
                                        : "tdbg-store failed");

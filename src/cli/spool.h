@@ -11,7 +11,7 @@ namespace tdbg::cli {
 
 /// Without slashes at its end: one prefix has one URL.
 std::string NormalUrl(std::string url);
-/// The directory of the run that is kept at this URL; made by whoever makes the run.
+/// The directory of the run that is kept at this URL; made together with the run.
 /// \error kFailedPrecondition  the user has no state directory
 Result<std::string> SpoolOf(const std::string& url);
 /// Writes the URL beside a spool, for UrlOfSpool. A failure is ignored: messages then name the directory.

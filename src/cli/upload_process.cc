@@ -47,17 +47,6 @@ Result<base::Child> Spawn(std::vector<std::string> arguments, int input, int out
   return base::Child::Spawn(spawn);
 }
 
-std::string ReadToEnd(int fd) {
-  std::string text;
-  char bytes[4096];
-  while (true) {
-    const ssize_t got = ::read(fd, bytes, sizeof(bytes));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return text;
-    text.append(bytes, static_cast<size_t>(got));
-  }
-}
-
 Code CodeOfExit(int exit_code) {
   switch (exit_code) {
     case 2:
@@ -101,7 +90,7 @@ Status CheckUpload(const std::string& url, const std::string& run_id) {
     return Unavailable("--upload " + url + ": the store did not answer within two minutes");
   }
   if (ended->shell_code() == 0) return OkStatus();
-  std::string said(base::Trim(ReadToEnd(ours.get())));
+  std::string said(base::Trim(base::ReadToEnd(ours.get())));
   if (said.starts_with("tdbg: ")) said.erase(0, 6);
   return Status(CodeOfExit(ended->shell_code()), said.empty() ? "tdbg-store failed" : said);
 }
@@ -142,8 +131,9 @@ Status UploadProcess::Claim() {
     else if (got == 1 && c != '\n')
       line += c;
   }
-  if (line.starts_with("ok ")) {
-    uploader_ = line.substr(3);
+  const auto answer = base::ParseAnswer(line);
+  if (answer && answer->ok()) {
+    uploader_ = **answer;
     answers_ = std::move(ours);
     return OkStatus();
   }
@@ -153,12 +143,10 @@ Status UploadProcess::Claim() {
   }
   const auto ended = process_->Wait(5'000);
   process_.reset();
-  const size_t text = line.starts_with("error ") ? line.find(' ', 6) : std::string::npos;
-  if (text == std::string::npos) return Unavailable("tdbg-store ended before it began");
-  const auto code = base::ParseInt(line.substr(6, text - 6));
-  return Status(code == static_cast<int>(Code::kAlreadyExists) ? Code::kAlreadyExists
-                                                               : CodeOfExit(ended ? ended->shell_code() : 6),
-                line.substr(text + 1));
+  if (!answer) return Unavailable("tdbg-store ended before it began");
+  return Status(answer->status().code() == Code::kAlreadyExists ? Code::kAlreadyExists
+                                                                : CodeOfExit(ended ? ended->shell_code() : 6),
+                answer->status().message());
 }
 
 Status UploadProcess::Start(const std::string& run_directory, const std::string& url, const std::string& log,
@@ -222,7 +210,7 @@ bool UploadProcess::Finish() {
   }
   job_is_over_.notify_all();
   keeper_.join();
-  const std::vector<std::string> said = base::SplitList(base::Trim(ReadToEnd(answers_.get())), ' ');
+  const std::vector<std::string> said = base::SplitList(base::Trim(base::ReadToEnd(answers_.get())), ' ');
   if (said.size() == 3 && said[0] == "there") {
     const auto files = base::ParseInt(said[1]), bytes = base::ParseInt(said[2]);
     if (files && bytes)

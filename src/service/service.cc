@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "events/change.h"
 #include "service/describe.h"
 #include "service/job_state.h"
@@ -335,7 +336,8 @@ void Service::TellItWaits(const JobPaths& paths) {
   if (!job.ok()) return;
   JobProgress(*job, paths)
       .Move("InProgress", kPending,
-            fmt::format("Waiting for its turn: this service runs {} jobs at a time", options_.max_jobs));
+            fmt::format("Waiting for its turn: this service runs {} at a time",
+                        base::Counted(options_.max_jobs, "job")));
 }
 
 void Service::TendOrphans() {

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <random>
 #include <span>
 #include <thread>
 #include <utility>
@@ -29,7 +28,7 @@ namespace {
 constexpr uint64_t kSmallBytes = 8u << 20;
 constexpr int64_t kNapMillis = 50;
 constexpr int64_t kLookShare = 20;  // of the time, one part is spent with looking
-// At the end nobody writes any more, and somebody waits.
+// At the end the command writes no more, and the user waits.
 constexpr int64_t kLastQuietMillis = 50;
 // How long at the end a file may stay open for writing, by a process that the job has left.
 constexpr int64_t kLeftoverNanos = 10'000'000'000;
@@ -41,11 +40,6 @@ constexpr const char* kMetadata = "metadata.json";  // smdebug's (docs/jobs.md)
 constexpr size_t kMetadataBytes = 16u << 20;
 
 int64_t NowNanos() { return base::SystemClock().MonotonicNanos(); }
-
-std::string RandomId() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
 
 // A set of thousands of files is read while all of them are open.
 void AllowManyFiles() {

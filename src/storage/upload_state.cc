@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <random>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -38,6 +39,11 @@ std::string StartTicks(int64_t pid) {
 }
 
 }  // namespace
+
+std::string RandomId() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
 
 int64_t AgeNanos(const Object& object) {
   const int64_t now =

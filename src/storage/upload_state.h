@@ -55,6 +55,9 @@ struct UploadState {
 /// and when it was started.
 std::string ThisProcess();
 
+/// Of an uploader, or of a set of checkpoints.
+std::string RandomId();
+
 /// How old an object is, by the store's clock; by ours if the store does not say its time.
 int64_t AgeNanos(const Object& object);
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
-#include <random>
 #include <set>
 #include <span>
 #include <thread>
@@ -35,11 +34,6 @@ constexpr int kLists = 3;  // how often a list is repeated that lacks what was s
 constexpr useconds_t kListPauseMicros = 100'000;
 // How much of a file's end is compared before more is added behind it in the store.
 constexpr uint64_t kComparedBytes = 4096;
-
-std::string RandomId() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
 
 // The last of a file's first `bytes` bytes; empty if they cannot be read.
 std::string EndOf(const std::string& path, uint64_t bytes) {

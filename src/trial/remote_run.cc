@@ -121,14 +121,8 @@ Result<std::string> RemoteRun::ReadAnswer() {
     if (const size_t end = unread_.find('\n'); end != std::string::npos) {
       const std::string line = unread_.substr(0, end);
       unread_.erase(0, end + 1);
-      if (line == "ok") return std::string();
-      if (line.starts_with("ok ")) return line.substr(3);
-      const size_t code_end = line.find(' ', 6);
-      const auto code =
-          line.starts_with("error ") ? base::ParseInt(line.substr(6, code_end - 6)) : std::nullopt;
-      if (!code || *code <= 0 || *code > static_cast<int>(Code::kInternal) || code_end == std::string::npos)
-        return Unavailable("tdbg-store said: " + line);
-      return Status(static_cast<Code>(*code), line.substr(code_end + 1));
+      const auto answer = base::ParseAnswer(line);
+      return answer ? *answer : Unavailable("tdbg-store said: " + line);
     }
     char bytes[4096];
     const ssize_t got = ::read(answers_.get(), bytes, sizeof(bytes));

@@ -14,8 +14,8 @@ namespace {
 constexpr int kStepsInMode = 10;  // steps in a row before something is reported
 
 // A norm over batches that was left in evaluation mode: its running average stands still while the training
-// goes on. Somebody may want that; what nobody wants is that it ends with an evaluation, or that it never
-// began.
+// goes on. A user may want that, but hardly since an evaluation, or before the average has
+// learnt anything.
 class NormFrozen : public Detector {
  public:
   void Judge(const Digest& step, std::vector<Finding>* findings) override {

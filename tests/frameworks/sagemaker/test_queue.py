@@ -66,7 +66,7 @@ def test_jobs_wait_for_their_turn_and_a_killed_server_changes_nothing(service):
 
 
 def test_two_servers_do_not_start_a_job_twice(service):
-    """A second one on the same jobs ends; whoever looks after a job twice at the same moment, does it once."""
+    """A second one on the same jobs ends; of two processes that look after a job at the same moment, one goes on."""
     other = service.run("serve", "--state", service.state)
     assert other.returncode != 0 and "another server has these jobs" in other.stderr
     sagemaker = service.client("sagemaker")
