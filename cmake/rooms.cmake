@@ -55,6 +55,15 @@ function(tdbg_batched out)  # sets `out` to what is compiled in place of the fil
   set(${out} ${units} PARENT_SCOPE)
 endfunction()
 
+# Gives `target` a path of this clone as `extern const char* const NAME;`, in a file of its own: a definition on the command
+# line would have each file that is compiled with it compiled anew in every other clone, whatever the compiler cache has.
+function(tdbg_path target name path)
+  set(unit ${CMAKE_CURRENT_BINARY_DIR}/paths/${target}_${name}.cc)
+  file(GENERATE OUTPUT ${unit} CONTENT
+       "namespace tdbg { extern const char* const ${name}; const char* const ${name} = \"${path}\"; }\n")
+  target_sources(${target} PRIVATE ${unit})
+endfunction()
+
 function(tdbg_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS" ${ARGN})
   string(REPLACE "/" "_" target "tdbg_${name}")

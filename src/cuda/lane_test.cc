@@ -250,8 +250,7 @@ TEST_F(CudaLaneTest, AnUnknownArchitectureAnOldDriverAndNoneAreOneSentence) {
   EXPECT_EQ(lane.Launch(0, 0, std::vector{Of(values)}).refusal, Refusal::kClosed);
   EXPECT_THAT(lane.trouble(), HasSubstr("device 0 takes none of the kernels"));
   fake.set("version=11080");
-  EXPECT_THAT(Driver::Load(TDBG_FAKE_CUDA_LIBRARY).status().message(),
-              HasSubstr("too old: it speaks CUDA 11.8"));
+  EXPECT_THAT(Driver::Load(kFakeCudaLibrary).status().message(), HasSubstr("too old: it speaks CUDA 11.8"));
   EXPECT_THAT(Driver::Load("libno-such-driver.so").status().message(), HasSubstr("no NVIDIA driver"));
 }
 

@@ -8,6 +8,10 @@
 #include "base/testing.h"
 #include "format/segment.h"
 
+namespace tdbg {
+extern const char* const kDocsDirectory;  // of this clone (tdbg_path in cmake/rooms.cmake)
+}
+
 namespace tdbg::format {
 namespace {
 
@@ -59,7 +63,7 @@ std::string Table(std::string_view prefix, std::span<const Column> columns, bool
 }
 
 TEST(Columns, AreInTheDocumentAsTheyAreHere) {
-  const std::string document = base::Slurp(TDBG_DOCS_DIRECTORY "/format.md");
+  const std::string document = base::Slurp(std::string(kDocsDirectory) + "/format.md");
   for (const std::string& table :
        {Table("step/", kStepColumns, false), Table("summary/", kSummaryColumns, true),
         Table("scalar/", kScalarColumns, false)}) {

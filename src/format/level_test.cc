@@ -9,11 +9,15 @@
 #include "format/marks.h"
 #include "format/segment.h"
 
+namespace tdbg {
+extern const char* const kDocsDirectory;  // of this clone (tdbg_path in cmake/rooms.cmake)
+}
+
 namespace tdbg::format {
 namespace {
 
 TEST(Level, ColumnsAreInTheDocumentAsTheyAreHere) {
-  const std::string document = base::Slurp(TDBG_DOCS_DIRECTORY "/format.md");
+  const std::string document = base::Slurp(std::string(kDocsDirectory) + "/format.md");
   const auto row = [](std::string_view name, DType dtype, std::string_view says) {
     return "| `" + std::string(name) + "` | " + std::string(SegmentDType(dtype)) + " | " + std::string(says) +
            " |\n";

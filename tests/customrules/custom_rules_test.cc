@@ -14,6 +14,10 @@
 #include "watch/replay.h"
 #include "watch/watcher.h"
 
+namespace tdbg {
+extern const char* const kMisbehavingRules;  // of this clone (tdbg_path in cmake/rooms.cmake)
+}
+
 namespace tdbg::scenarios {
 namespace {
 
@@ -34,7 +38,7 @@ expect NoIssuesFound
 
 plan::RuleConfig Own(const std::string& name, const std::map<std::string, std::string>& parameters = {}) {
   plan::RuleConfig config;
-  config.file = TDBG_MISBEHAVING_RULES;
+  config.file = kMisbehavingRules;
   config.rule = name;
   config.parameters = parameters;
   config.where = "debug.yaml:7";

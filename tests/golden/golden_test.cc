@@ -11,6 +11,8 @@
 #include "store/writer/worker_writer.h"
 
 namespace tdbg {
+extern const char* const kGoldenDirectory;  // of this clone (tdbg_path in cmake/rooms.cmake)
+
 namespace {
 
 using nlohmann::json;
@@ -117,7 +119,7 @@ void ExpectGolden(const std::string& worker, const json& expected, bool crashed_
 class Golden : public testing::TestWithParam<const char*> {};
 
 TEST_P(Golden, RunOpensAsItWasLeftAndSealed) {
-  const std::string run = std::string(TDBG_GOLDEN_DIRECTORY) + "/" + GetParam();
+  const std::string run = std::string(kGoldenDirectory) + "/" + GetParam();
   const json expected = json::parse(base::Slurp(run + "/expected.json"));
   ExpectGolden(run + "/0/worker_0", expected, false);
 

@@ -14,6 +14,8 @@
 #include "store/writer/segment_builder.h"
 
 namespace tdbg {
+extern const char* const kGoldenDirectory;  // of this clone (tdbg_path in cmake/rooms.cmake)
+
 namespace {
 
 using format::RecordType;
@@ -166,7 +168,7 @@ std::string SealedByThisVersion(const std::string& directory) {
 }
 
 TEST(SegmentBytes, TheSameRecordsAreSealedToTheSameBytesAsEver) {
-  const std::string golden = std::string(TDBG_GOLDEN_DIRECTORY) + "/sealed-1.2.safetensors";
+  const std::string golden = std::string(kGoldenDirectory) + "/sealed-1.2.safetensors";
   const base::ScratchDirectory scratch;
   const std::string now = SealedByThisVersion(scratch.path());
   ASSERT_FALSE(now.empty());

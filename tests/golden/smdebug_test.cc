@@ -17,12 +17,14 @@
 #include "trial/elements.h"
 
 namespace tdbg {
+extern const char* const kGoldenDirectory;  // of this clone (tdbg_path in cmake/rooms.cmake)
+
 namespace {
 
 using Json = nlohmann::json;
 using testing::HasSubstr;
 
-const std::string kDirectory = std::string(TDBG_GOLDEN_DIRECTORY) + "/smdebug/";
+const std::string kDirectory = std::string(kGoldenDirectory) + "/smdebug/";
 
 // Python writes NaN where JSON has none.
 Json Expected(const std::string& run) {

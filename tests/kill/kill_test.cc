@@ -18,6 +18,8 @@
 #include "store/writer/worker_writer.h"
 
 namespace tdbg {
+extern const char* const kKillChild;  // of this clone (tdbg_path in cmake/rooms.cmake)
+
 namespace {
 
 constexpr uint32_t kTensors = 3;
@@ -47,8 +49,8 @@ using Reported = std::map<int64_t, std::vector<std::string>>;
 Reported TrainAndKill(const std::string& directory, uint32_t seed, int stall_millis, int64_t micros) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
-  const pid_t pid = Spawn(
-      {TDBG_KILL_CHILD, "write", directory, std::to_string(seed), std::to_string(stall_millis)}, ends[1]);
+  const pid_t pid =
+      Spawn({kKillChild, "write", directory, std::to_string(seed), std::to_string(stall_millis)}, ends[1]);
   ::close(ends[1]);
   std::string text;
   std::vector<char> buffer(1 << 16);
@@ -123,7 +125,7 @@ void KillAndReadBack(int rounds, int stall_millis, int64_t longest_micros, bool 
     ExpectAllThere(scratch.path(), reported, when + ", killed");
     if (testing::Test::HasFatalFailure()) return;
     for (int again = 0; kill_the_sealing && again < 3; ++again) {
-      const pid_t sealer = Spawn({TDBG_KILL_CHILD, "seal", scratch.path(), "1"}, -1);
+      const pid_t sealer = Spawn({kKillChild, "seal", scratch.path(), "1"}, -1);
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 12'000));
       ::kill(sealer, SIGKILL);
       Reap(sealer);

@@ -15,6 +15,10 @@
 #include "watch/replay.h"
 #include "watch/watcher.h"
 
+namespace tdbg {
+extern const char* const kBuiltinRulesDirectory;  // of this clone (tdbg_path in cmake/rooms.cmake)
+}
+
 namespace tdbg::scenarios {
 namespace {
 
@@ -85,7 +89,7 @@ class EveryRuleTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryRuleTest, IsWatchedAsItIsReplayed) {
   const std::filesystem::path file =
-      std::filesystem::path(TDBG_BUILTIN_RULES_DIRECTORY) / GetParam() / "scenarios.txt";
+      std::filesystem::path(kBuiltinRulesDirectory) / GetParam() / "scenarios.txt";
   ASSERT_TRUE(std::filesystem::exists(file)) << "a rule comes with scenarios: " << file;
   auto all = ParseScenarios(base::Slurp(file.string()));
   TDBG_ASSERT_OK(all);
@@ -96,7 +100,7 @@ TEST_P(EveryRuleTest, IsWatchedAsItIsReplayed) {
 }
 
 TEST_P(EveryRuleTest, HasAPictureOfARunThatTripsIt) {
-  const std::filesystem::path folder = std::filesystem::path(TDBG_BUILTIN_RULES_DIRECTORY) / GetParam();
+  const std::filesystem::path folder = std::filesystem::path(kBuiltinRulesDirectory) / GetParam();
   EXPECT_NE(base::Slurp((folder / "README.md").string()).find("](picture.svg)"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(folder / "picture.svg")) << "tools/rule_picture.py " << GetParam();
 }

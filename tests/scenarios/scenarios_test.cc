@@ -10,6 +10,10 @@
 #include "run_writer.h"
 #include "scenario.h"
 
+namespace tdbg {
+extern const char* const kBuiltinRulesDirectory;  // of this clone (tdbg_path in cmake/rooms.cmake)
+}
+
 namespace tdbg::scenarios {
 namespace {
 
@@ -112,7 +116,7 @@ void Register(const std::filesystem::path& file) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   std::vector<std::filesystem::path> files;
-  for (const auto& folder : std::filesystem::directory_iterator(TDBG_BUILTIN_RULES_DIRECTORY)) {
+  for (const auto& folder : std::filesystem::directory_iterator(tdbg::kBuiltinRulesDirectory)) {
     const auto file = folder.path() / "scenarios.txt";
     if (std::filesystem::exists(file)) files.push_back(file);
   }

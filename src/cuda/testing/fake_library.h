@@ -7,10 +7,14 @@
 #include "cuda/driver.h"
 #include "cuda/testing/fake_driver.h"
 
+namespace tdbg {
+extern const char* const kFakeCudaLibrary;  // of this clone (tdbg_path in cmake/rooms.cmake)
+}
+
 namespace tdbg::cuda {
 
 struct FakeDriver {
-  FakeDriver() : library(dlopen(TDBG_FAKE_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL)) {
+  FakeDriver() : library(dlopen(kFakeCudaLibrary, RTLD_NOW | RTLD_LOCAL)) {
     Get(&reset, "fake_cuda_reset");
     Get(&set, "fake_cuda_set");
     Get(&calls, "fake_cuda_calls");
@@ -38,7 +42,7 @@ class FakeDriverTest : public ::testing::Test {
  protected:
   void SetUp() override {
     fake.reset();
-    auto loaded = Driver::Load(TDBG_FAKE_CUDA_LIBRARY);
+    auto loaded = Driver::Load(kFakeCudaLibrary);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     driver = *loaded;
   }
