@@ -18,7 +18,7 @@ say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 packages=(
-  g++ make cmake ninja-build ccache pkg-config valgrind git
+  g++ make cmake ninja-build ccache mold pkg-config valgrind git
   libhwy-dev nlohmann-json3-dev libyaml-cpp-dev libpcre2-dev libcurl4-openssl-dev libssl-dev libexpat1-dev libcli11-dev libfmt-dev
   libxxhash-dev libprotozero-dev libsimdjson-dev libsqlite3-dev libboost-dev libgtest-dev libgmock-dev libbenchmark-dev
   dataset-fashion-mnist python3-venv python3-dev chromium
