@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import numpy as np
@@ -16,12 +17,15 @@ pytestmark = pytest.mark.skipif(not (BUILD / "libtdbg_session.a").exists(), reas
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("libtorch")
+def program():
+    # In a place of its own in the clone, and by a compiler cache where there is one: libtorch's headers take half a minute.
+    folder = BUILD / "libtorch_example"
+    shutil.rmtree(folder, ignore_errors=True)
+    cached = {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"} if shutil.which("ccache") else {}
     for command in (["cmake", "-S", str(ROOT / "examples" / "cpp" / "libtorch"), "-B", str(folder), "-DCMAKE_CXX_FLAGS=-O0",
                      "-DCMAKE_BUILD_TYPE=Debug", f"-Dtdbg_DIR={BUILD}", f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}"],
                     ["cmake", "--build", str(folder)]):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **cached})
         assert done.returncode == 0, done.stdout + done.stderr
     return folder / "libtorch_training"
 
