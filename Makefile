@@ -93,10 +93,11 @@ test-frameworks: wheel
 	@for name in $(FRAMEWORKS); do $(MAKE) --no-print-directory test-framework-$$name; done; \
 	  $(PYTHON) tools/summarize_tests.py $(FRAMEWORKS:%=build/pytest-%.xml)
 
-# Of each environment the tests that are marked `smoke`: does it import, train and record there?
+# Of each environment the tests that are marked `smoke`: does it import, train and record there? Three side by side; that of
+# SageMaker waits most of its minute.
 smoke: wheel
 	@rm -f $(FRAMEWORKS:%=build/smoke-%.xml)
-	@for name in $(FRAMEWORKS); do $(MAKE) --no-print-directory test-framework-$$name SUITE=smoke; done; \
+	@$(MAKE) --no-print-directory -k -j3 --output-sync=target $(FRAMEWORKS:%=test-framework-%) SUITE=smoke; \
 	  $(PYTHON) tools/summarize_tests.py $(FRAMEWORKS:%=build/smoke-%.xml)
 
 # Whose environment also runs programs; hf a few, with every change.
@@ -125,7 +126,7 @@ test-framework-%: wheel
 	-@home=$$(.venv-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))'); \
 	  TDBG_HOME=$$home TDBG_BIN=$$home/tdbg/bin/tdbg TDBG_CLI=$$home/tdbg/bin/tdbg PATH=$(abspath .venv-$*/bin):$$PATH \
 	  .venv-$*/bin/python tools/run_tests.py pytest build/$(SUITE)-$*.xml $(wildcard tests/frameworks/$*) \
-	  $(if $(filter smoke,$(SUITE)),-m smoke,$(PROGRAMS_$*))
+	  $(if $(filter smoke,$(SUITE)),-m smoke -n 0,$(PROGRAMS_$*))
 
 bench: install
 	@test -x bench/run.sh || { echo 'bench/run.sh is missing' >&2; exit 1; }

@@ -9,6 +9,7 @@ reads both, and calls unstable what failed and then passed. Exit status: 0 if ev
 MOST_AGAIN failures are no accident, and are not run again.
 """
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import xml.etree.ElementTree as ElementTree
 import summarize_tests
 
 MOST_AGAIN = 20
+# How many tests run at the same time: a fifth of a test's time is waiting, for a disk or for what another process says.
+BESIDE = min(1 + (os.cpu_count() or 1), 8)
 # Results of tests that are one test of ctest: the second time would replace the first time's.
 SCENARIOS = "scenarios.xml"
 
@@ -59,7 +62,7 @@ def ctest(folder, arguments):
             scenarios.rename(kept)
         return command(results, "--rerun-failed", "-j1")
 
-    status = twice(folder / "ctest.xml", lambda results: command(results, "-j2", *arguments), again)
+    status = twice(folder / "ctest.xml", lambda results: command(results, f"-j{BESIDE}", *arguments), again)
     if kept.exists():
         if scenarios.exists():
             scenarios.rename(summarize_tests.again(scenarios))
@@ -71,13 +74,14 @@ def pytest(results, arguments):
     results.parent.mkdir(parents=True, exist_ok=True)
     # Where pytest keeps the names of what failed; each suite has its own, so that none runs another one's again.
     cache = results.resolve().with_suffix(".cache")
-    base = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", *arguments]
-    # Most of a test is a training process that starts, hence two at a time. A file stays in one place: its fixtures are a
-    # training, too. Files start in the order of their names: xdist would start those with the fewest tests last, and they
-    # are the longest (keras/test_backends.py: four tests, 230 s, at the end of which one core was idle for 70 s).
-    beside = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+    base = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}"]
+    # A file stays in one place: its fixtures are a training, too. Files start in the order of their names: xdist would
+    # start those with the fewest tests last, and they are the longest (keras/test_backends.py: four tests, 230 s, at the
+    # end of which one core was idle for 70 s).
+    beside = ["-n", str(BESIDE), "--dist", "loadfile", "--no-loadscope-reorder"]
     alone = ["-n", "0", "--last-failed", "--last-failed-no-failures", "none", "-o", "junit_logging=all"]
-    return twice(results, lambda path: [*base, *beside, f"--junitxml={path}"], lambda path: [*base, *alone, f"--junitxml={path}"])
+    return twice(results, lambda path: [*base, *beside, *arguments, f"--junitxml={path}"],
+                 lambda path: [*base, *arguments, *alone, f"--junitxml={path}"])
 
 
 def main(arguments):
