@@ -122,7 +122,7 @@ def test_a_secret_of_an_action_reaches_it(tdbg):
     assert "swordfish" not in (tdbg.directory / "run" / "rules.json").read_text()
 
 
-@pytest.mark.parametrize("ending", ["orderly", "killed", "closed"])
+@pytest.mark.parametrize("ending", ["orderly", "killed", pytest.param("closed", marks=pytest.mark.long)])
 def test_the_last_step_is_judged_and_the_watcher_gone(tdbg, ending):
     training = Training(tdbg, {"rules": ["exploding_tensor"]})
     training("ok", "ok")
@@ -159,7 +159,7 @@ def test_under_a_launcher_there_is_no_second_watcher(tdbg):
     assert set(verdicts(tdbg)) == {"LossNotDecreasing"}
 
 
-@pytest.mark.parametrize("when", ["before the first step", "while it trains"])
+@pytest.mark.parametrize("when", [pytest.param("before the first step", marks=pytest.mark.long), "while it trains"])
 def test_a_child_that_outlives_the_training_does_not_hold_the_watcher(tdbg, when):
     training = Training(tdbg, {"rules": ["exploding_tensor"]})
     training(*(["fork", "ok"] if when == "before the first step" else ["ok", "fork"]))

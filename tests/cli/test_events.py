@@ -439,7 +439,7 @@ def f(event, context):
 """
 
 
-@pytest.mark.parametrize("whom", ["hosts", "deliverers"])
+@pytest.mark.parametrize("whom", [pytest.param("hosts", marks=pytest.mark.long), "deliverers"])
 def test_killed_at_random_instants_every_event_is_delivered(tdbg, whom):
     """At least once, in order; what was handled when its process was killed comes again, under the same id."""
     chance = random.Random(int(os.environ.get("TDBG_TEST_SEED", "0")))

@@ -30,7 +30,7 @@ TRAININGS = {
     "padding": [["nlp_sequence_ratio"]],
 }
 # Those that every landing tries: one rule of gradients, one of weights over steps, one of outputs.
-ALWAYS = ("exploding", "unchanged", "saturated")
+ALWAYS = ("exploding", "saturated")
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ for step in range(60):
 """
 
 
-@pytest.mark.parametrize("steps", [2, 60])
+@pytest.mark.parametrize("steps", [pytest.param(2, marks=pytest.mark.long), 60])
 def test_what_is_zero_by_mathematics_or_by_design_has_not_vanished(tdbg, captures, steps):
     (tdbg.directory / "train.py").write_text(ZERO_BY_DESIGN.replace("range(60)", f"range({steps})"))
     done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "--rule", "poor_weight_initialization", "--",

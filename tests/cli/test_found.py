@@ -269,7 +269,7 @@ def on_terminal(tdbg, columns, *command):
     return [line.rstrip() for line in lines]
 
 
-@pytest.mark.parametrize("columns", [72, 160])
+@pytest.mark.parametrize("columns", [72, pytest.param(160, marks=pytest.mark.long)])
 def test_on_a_terminal_a_finding_fits_and_stands_on_lines_of_its_own(tdbg, columns):
     (tdbg.directory / "train.py").write_text(UNFINISHED)
     lines = on_terminal(tdbg, columns, str(BINARY), "run", "--dir", "r", "--", sys.executable, "-u", "train.py")

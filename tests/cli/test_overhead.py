@@ -125,6 +125,7 @@ def test_of_a_sparse_embedding_the_table_is_looked_at_rarely_and_the_gradient_al
     assert "overhead" in done.stderr
 
 
+@pytest.mark.long
 def test_of_a_large_buffer_rows_are_rare_and_of_small_weights_they_are_not(tdbg, run):
     _, bits, status = run(CACHE)
     assert bits == bare(tdbg, CACHE)
@@ -134,6 +135,7 @@ def test_of_a_large_buffer_rows_are_rare_and_of_small_weights_they_are_not(tdbg,
     assert status["overhead"][0]["rare"] == 1 and status["incidents"] == []
 
 
+@pytest.mark.long
 def test_without_a_limit_everything_is_looked_at(tdbg, run):
     (tdbg.directory / "c.yaml").write_text("overhead: none\n")
     _, _, status = run(CACHE, "--config", "c.yaml")
@@ -157,6 +159,7 @@ def test_of_very_short_steps_the_first_are_all_there_and_later_ones_now_and_then
     assert f"of the steps since {since} one in {every} was seen (overhead)" in rule["StatusDetails"]
 
 
+@pytest.mark.long
 def test_a_table_in_a_file_is_looked_at_only_where_it_is_named(tdbg, run):
     done, bits, status = run(TABLE)
     assert bits == bare(tdbg, TABLE)

@@ -215,6 +215,7 @@ def test_a_finding_of_a_living_training_leads_to_the_command(tdbg, page, tmp_pat
                 process.wait(timeout=60)
 
 
+@pytest.mark.long
 def test_two_runs_laid_over(tdbg, page, recorded, tmp_path):
     # Of as many workers: a cell of the map is of all of a run's workers, and theirs differ a little.
     shutil.copytree(recorded / "sick", tmp_path / "sick")

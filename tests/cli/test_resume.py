@@ -171,10 +171,10 @@ def found_in(tdbg, command, run, *flags):
 
 @pytest.mark.parametrize("optimizer, kept, saved, said, steps, finding", [
     ("Adam", True, 30, "", 40, (20, None)),         # it does not count the step that was left out, and the run knows
-    ("SGD", True, 30, "", 40, (20, None)),          # keeps no count: laid behind, and nothing is hidden
-    ("SGD", True, 10, "", 60, (20, None)),          # what is trained again is there twice
-    ("Adam", False, 30, "", 40, (20, None)),        # the checkpoint has the weights alone: a count of 0 says nothing
-    ("Adam", True, 10, "", 40, (20, 0)),            # it counts, and its steps replace the NaN's
+    pytest.param("SGD", True, 30, "", 40, (20, None), marks=pytest.mark.long),  # keeps no count: laid behind, and nothing is hidden
+    pytest.param("SGD", True, 10, "", 60, (20, None), marks=pytest.mark.long),  # what is trained again is there twice
+    pytest.param("Adam", False, 30, "", 40, (20, None), marks=pytest.mark.long),  # the checkpoint has the weights alone: a count of 0 says nothing
+    pytest.param("Adam", True, 10, "", 40, (20, 0), marks=pytest.mark.long),  # it counts, and its steps replace the NaN's
     ("SGD", True, 10, "import tdbg; tdbg.resume_step(step)", 40, (20, 0)),
 ])
 def test_what_an_earlier_attempt_found_stands(tdbg, optimizer, kept, saved, said, steps, finding):

@@ -37,7 +37,7 @@ sys.exit(1 - attempt)
 """
 
 
-@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("first", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_ranks_begin_at_one_step_whichever_of_them_is_told(tdbg, first):
     """SGD keeps no count, and rank 0 alone has loaded the checkpoint: after 10 steps, of which 6 are in it."""
     (tdbg.directory / "train.py").write_text(TRAIN)
@@ -89,7 +89,8 @@ for step in range(begin, 14):
 """
 
 
-@pytest.mark.parametrize("optimizer, said, source", [("Adam", "pass", "optimizer"), ("SGD", "tdbg.resume_step(8)", "script")])
+@pytest.mark.parametrize("optimizer, said, source", [
+    ("Adam", "pass", "optimizer"), pytest.param("SGD", "tdbg.resume_step(8)", "script", marks=pytest.mark.long)])
 def test_what_an_agent_inside_the_job_starts_again_goes_on_where_its_checkpoint_is(tdbg, optimizer, said, source):
     """Killed after 11 steps of training and 3 evaluations; 8 and 2 of them are before the checkpoint."""
     (tdbg.directory / "train.py").write_text(ELASTIC.replace("OPTIMIZER", optimizer).replace("SAID", said))

@@ -52,6 +52,7 @@ def test_what_the_real_one_passes_passes_here(found, tmp_path):
     assert not failed, "\n".join(f"{item}: {what}" for item, what in sorted(failed.items()))
 
 
+@pytest.mark.long
 def test_what_is_excused_does_not_pass(found):
     """A reason that no longer holds is taken off the list."""
     passes = [item for item, reason in listed().items()

@@ -157,7 +157,8 @@ def test_a_healthy_program_is_no_finding(outcome):
     assert len(answer["rules"]) > 1 and not found and done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("library", SEARCHES if HERE == MAIN else ())
+@pytest.mark.parametrize("library", [pytest.param(name, marks=pytest.mark.long) if at else name for at, name in enumerate(SEARCHES)]
+                         if HERE == MAIN else ())
 def test_each_fit_of_a_search_is_a_run(library, tmp_path):
     import tdbg
     pytest.importorskip(library)

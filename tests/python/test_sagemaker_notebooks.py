@@ -85,6 +85,7 @@ def test_the_first_convolution_is_drawn_while_it_learns(execute):
     assert "exit code 0" in done.text("exit code")
 
 
+@pytest.mark.long
 def test_a_training_is_interrupted_and_goes_on(execute):
     done = execute("2_spot_training")
     changes = done.text("transitions")

@@ -192,6 +192,7 @@ def test_a_copy_of_a_prefix_is_a_run(tdbg):
 
 
 @pytest.mark.skipif(not (ROOT / ".venv-smdebug/bin/python").exists(), reason="the real smdebug is not installed (tools/setup.sh)")
+@pytest.mark.long
 def test_the_real_smdebug_reads_the_exported_layout_from_a_copy_of_the_bucket(tdbg):
     url = place()
     (tdbg.directory / "c.yaml").write_text("format: smdebug\n")
@@ -296,6 +297,7 @@ def test_a_batch_system_that_signals_every_process_of_a_job_loses_nothing(tdbg):
     assert len(tdbg.json("steps", url)["steps"]) == len(tdbg.json("steps", "r")["steps"]) > 0
 
 
+@pytest.mark.long
 def test_who_looks_after_a_job_again_uploads_it_too(tdbg):
     """At once, while the dead launcher's uploader may still have the prefix."""
     url = place()
