@@ -138,6 +138,9 @@ Result<Answer> Run::Overview(const Question& question) {
   out["tensors"] = access.tensor_count();
   out["bytes"] = trial_->bytes_on_disk();
   out["attempts"] = trial_->attempts();
+  phases_.Update(access);
+  out["attempt_starts"] = phases_.Attempts();
+  out["evaluations"] = phases_.Evaluations();
   out["world_size"] = trial_->world_size();
   Json workers = Json::array();
   for (const TrialAccess::Worker& worker : access.workers()) {

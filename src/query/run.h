@@ -11,6 +11,7 @@
 #include "query/answer.h"
 #include "query/blocks.h"
 #include "query/health.h"
+#include "query/phases.h"
 #include "query/question.h"
 #include "tdbg/mode.h"
 #include "tdbg/status.h"
@@ -70,6 +71,7 @@ class Run {
   uint64_t events_bytes_ = 0;
   Health health_;
   StepModes modes_;
+  Phases phases_;
   std::optional<std::vector<rules::RuleStatus>> judged_;
   /// Of the statistics asked for last, the latest at the end. A few: each may be StatisticBlocks' most_bytes.
   std::vector<std::unique_ptr<StatisticBlocks>> blocks_;

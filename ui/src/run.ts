@@ -22,7 +22,9 @@ export interface Overview {
   dropped: { kind: string; cause: string; text: string; count: number; first_step: number; last_step: number;
     worker: string }[];
   damage: string[];
-  coarse_steps?: number;  // reports of earlier versions lack it
+  coarse_steps?: number;  // reports of earlier versions lack it, and these:
+  attempt_starts?: { attempt: number; first_step: number }[];
+  evaluations?: [number, number][];
   charts: { tensor: string; group: string }[];
   statistics: { name: string; title: string }[];
   first_nonfinite?: { global_step: number; tensor: string; nan: boolean; steps: number };

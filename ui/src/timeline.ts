@@ -63,6 +63,25 @@ export class Timeline {
       for (let at = a - 22; at < b; at += 5) { c.beginPath(); c.moveTo(at, 30); c.lineTo(at + 22, 8); c.stroke(); }
       c.restore();
     }
+    // Evaluations are a band at the foot; where another attempt goes on, a line stands across.
+    c.fillStyle = themed("soft");
+    for (const [from, to] of overview.evaluations ?? []) c.fillRect(x(from), 26, Math.max(1, x(to + 1) - x(from)), 4);
+    const later = (overview.attempt_starts ?? []).slice(1);
+    for (const { attempt, first_step } of later) {
+      const at = Math.round(x(first_step)) + 0.5;
+      c.strokeStyle = themed("ink");
+      c.setLineDash([3, 2]);
+      c.beginPath();
+      c.moveTo(at, 6);
+      c.lineTo(at, 31);
+      c.stroke();
+      c.setLineDash([]);
+      c.fillStyle = themed("soft");
+      c.font = "10px system-ui";
+      c.textBaseline = "top";
+      c.textAlign = at > width - 70 ? "right" : "left";
+      c.fillText(`attempt ${attempt}`, at + (at > width - 70 ? -3 : 3), 10);
+    }
     const [begin, end] = this.drag
       ? [Math.min(this.drag.from, this.drag.to), Math.max(this.drag.from, this.drag.to)]
       : this.run.window(state.begin, state.end);
@@ -102,7 +121,9 @@ export class Timeline {
       c.fillText(`${begin} – ${end - 1}   (double-click: all)`, width / 2, 32);
     }
     this.canvas.setAttribute("aria-label",
-      `Steps ${first} to ${last - 1}; shown: ${begin} to ${end - 1}; ${overview.verdicts.filter((v) => v.findings.length).length} findings`);
+      `Steps ${first} to ${last - 1}; shown: ${begin} to ${end - 1}; ${overview.verdicts.filter((v) => v.findings.length).length} findings` +
+      (later.length ? `; ${later.map((a) => `attempt ${a.attempt} from step ${a.first_step}`).join(", ")}` : "") +
+      (overview.evaluations?.length ? `; ${overview.evaluations.length} evaluations` : ""));
   }
   destroy(): void { this.forget(); }
 }
