@@ -305,7 +305,15 @@ def test_under_the_launcher_an_untouched_script_is_recorded(tmp_path):
     done = subprocess.run([tool, "run", "--dir", str(tmp_path / "run"), "--", sys.executable, str(script)],
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert tdbg.open(str(tmp_path / "run")).tensor_names() == ["context/learning_rate", "train-rmse"]
+    trial = tdbg.open(str(tmp_path / "run"))
+    assert trial.tensor_names() == ["context/boosting/leading_share", "context/boosting/splits", "context/learning_rate", "train-rmse"]
+    said = trial.context("boosting", 3)
+    assert said["training"]["rows"] == 100 and said["features"] == 3 and said["objective"] == "reg:squarederror"
+    assert said["sets"]["train"]["training"], "made once more, of the same labels"
+    assert trial.context("boosting_leader", 3) == {"name": "f0"}
+    assert trial.tensor("context/boosting/leading_share").value(3) > 0.99
+    splits = [float(trial.tensor("context/boosting/splits").value(s)) for s in trial.steps()]
+    assert splits == sorted(set(splits)) and splits[0] > 0, "each round has further ones"
 
 
 def test_ranking_and_its_metric(record):

@@ -18,6 +18,7 @@ from ..guard import pass_on, say
 from ..requests import obey
 from ..session import NOT_WANTED
 from ..steps import TRAIN
+from .facts import Data, Facts, Growth
 from .sample import SEED, choose
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ class Training:
     """
 
     library = version = ""
+    ask: Data
+    #: Of the call, where it is known (a hook does not see it); set before the training begins.
+    facts: Facts | None = None
 
     def __init__(self, open_run: Callable[..., Any] | None, guard: Guard, params: dict[str, Any] | None) -> None:
         self._open_run, self._guard = open_run, guard
@@ -46,6 +50,8 @@ class Training:
         self._ids: dict[str, int] = {}
         self._series: dict[str, int] = {}
         self._sources: list[tuple[str, list[str], Callable[[Any], dict[str, Any]]]] = []
+        self._growth: Growth | None = None
+        self._described = False
 
     # What a library says ----------------------------------------------------------------------------------------
 
@@ -62,6 +68,14 @@ class Training:
         raise NotImplementedError
 
     def learning_rate(self, model: Any, log: Any) -> float:
+        raise NotImplementedError
+
+    def features(self, model: Any) -> int:
+        """How many the model may split by."""
+        raise NotImplementedError
+
+    def growth(self, model: Any) -> Growth | None:
+        """None of a booster without trees."""
         raise NotImplementedError
 
     def sources(self, model: Any, add: Callable[..., Any]) -> None:
@@ -127,6 +141,8 @@ class Training:
             self.run.put_context("versions", json.dumps({self.library: self.version,
                                                          "python": platform.python_version()}))
             self.run.put_context("hyperparameters", json.dumps(self._params, default=str))
+        if self._context and self.is_one(model):
+            self._growth = self.growth(model)
         if not self.is_one(model):
             say(f"{self.library}.cv: metrics are recorded, its boosters are not")
             return
@@ -155,6 +171,7 @@ class Training:
             self._metric(f"{data}-{metric}", metric, value, deviation)
         if self._context:
             self._scalar("context/learning_rate", self.learning_rate(model, log))
+            self._describe(model)
         for source in list(self._sources):
             kind, names, values = source
             known = [self._ids[n] for n in names if n in self._ids]
@@ -171,6 +188,20 @@ class Training:
             for name, value in found.items():
                 if name in wanted:
                     self._put(name, kind, value)
+
+    def _describe(self, model: Any) -> None:
+        """What rules judge the training by; whatever fails here is left out."""
+        try:
+            if not self._described and self.facts is not None:
+                self._described = True
+                said = self.facts.describe(self.ask, self.features(model) if self.is_one(model) else None)
+                self.run.put_context("boosting", json.dumps(said))
+            if self._growth is not None:
+                self._growth.look(model, self._scalar, self.run.put_context)
+        except Exception as error:
+            pass_on(error)
+            self._growth = None
+            self.run.count_dropped("unsupported", 1, f"boosting: {cause(error)}")
 
     def _metric(self, name: str, metric: str, value: Any, deviation: float | None) -> None:
         collections = ["metrics"] if metric.endswith(NOT_A_LOSS) else ["metrics", "losses"]

@@ -8,6 +8,7 @@ import lightgbm
 from lightgbm import engine as _engine
 
 from ..attached import AttachedRun
+from ..boosting.facts import Facts
 from ..boosting.session import Session as _Session
 from ..door import Door
 from .training import Training
@@ -31,8 +32,39 @@ class Session(_Session):
         sets = list(sets) if isinstance(sets, (list, tuple)) else [sets]
         training = Training(self.open_run, self.guard, given.get("params"), None if name == "cv" else train,
                             [] if name == "cv" else sets, given.get("init_model") is not None)
+        training.facts = _facts(given, name == "cv", sets, callbacks)
         given["callbacks"] = [Callback(training), *callbacks]
         return training
+
+
+#: What LightGBM calls them, too.
+OBJECTIVE = ("objective", "objective_type", "app", "application", "loss")
+EARLY_STOPPING = ("early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change")
+UNBALANCED = ("is_unbalance", "unbalance", "unbalanced_sets")
+KINDS = ("boosting", "boosting_type", "boost")
+MACHINES = ("num_machines", "num_machine")
+
+
+def _facts(given: dict[str, Any], cv: bool, sets: list[Any], callbacks: Any) -> Facts:
+    params = dict(given.get("params") or {})
+
+    def of(names: tuple[str, ...], default: Any) -> Any:
+        return next((params[name] for name in names if params.get(name) is not None), default)
+
+    train = given.get("train_set")
+    names = given.get("valid_names") or []
+    names = [names] if isinstance(names, str) else list(names)
+    if cv:
+        evaluated: list[tuple[str, Any]] = [("train", None), ("valid", None)]
+    else:
+        evaluated = [(names[i] if i < len(names) else "training" if data is train else f"valid_{i}", data)
+                     for i, data in enumerate(sets)]
+    stops = any(type(c).__name__ == "_EarlyStoppingCallback" for c in callbacks) or of(EARLY_STOPPING, 0)
+    objective = of(OBJECTIVE, "regression")
+    return Facts(None if cv else train, evaluated, cv, bool(stops), "",
+                 "" if callable(objective) or objective in ("none", "custom", "null") else str(objective),
+                 bool(of(UNBALANCED, False)) or of(("scale_pos_weight",), 1) != 1, of(KINDS, "gbdt") == "dart",
+                 of(MACHINES, 1) in (1, "1"))
 
 
 class Callback:

@@ -9,6 +9,7 @@ import lightgbm
 import numpy as np
 
 from ..boosting import training as boosting
+from ..boosting.facts import Data, Growth
 from ..boosting.training import TREE_COLUMNS, column_means, shares
 from .trees import columns
 
@@ -21,6 +22,23 @@ THREADS = ("num_threads", "num_thread", "nthread", "nthreads", "n_jobs")
 RATES = ("learning_rate", "shrinkage_rate", "eta")
 
 
+class Datasets(Data):
+    """Once they are constructed, as they are after a round."""
+
+    def rows(self, data: Any) -> int | None:
+        return int(data.num_data())
+
+    def labels(self, data: Any) -> Any:
+        return data.get_label()
+
+    def weights(self, data: Any) -> Any:
+        return data.get_weight()
+
+    def groups(self, data: Any) -> int | None:
+        sizes = data.get_group()
+        return None if sizes is None else len(sizes)
+
+
 class Training(boosting.Training):
     """As its base, and:
 
@@ -30,6 +48,7 @@ class Training(boosting.Training):
     """
 
     library, version = "lightgbm", lightgbm.__version__
+    ask = Datasets()
 
     def __init__(self, open_run: Callable[..., Any] | None, guard: Guard, params: dict[str, Any] | None,
                  training_data: Any = None, valid_sets: Any = (), continued: bool = False) -> None:
@@ -58,10 +77,25 @@ class Training(boosting.Training):
             data, metric, value = result[:3]
             if data == "cv_agg":                # until 4.5: "train l2" of all folds
                 data, _, metric = metric.partition(" ")
+            if self.facts is not None:
+                self.facts.higher_is_better.setdefault(metric, bool(result[3]))
             yield data, metric, value, result[4] if len(result) > 4 else None
 
     def learning_rate(self, model: Any, env: Any) -> float:
         return float(next((env.params[name] for name in RATES if name in env.params), 0.1))
+
+    def features(self, model: Any) -> int:
+        return int(model.num_feature())
+
+    def growth(self, model: Any) -> Growth | None:
+        names = model.feature_name()
+
+        def totals(model: Any) -> tuple[dict[str, float], dict[str, float]]:
+            splits, gains = (dict(zip(names, model.feature_importance(what, iteration=-1).tolist()))
+                             for what in ("split", "gain"))
+            return splits, gains
+
+        return Growth(totals)
 
     def sources(self, model: Any, add: Callable[..., Any]) -> None:
         features = model.feature_name()

@@ -13,6 +13,7 @@ from xgboost import callback as _callback
 from xgboost import training as _training_module
 
 from ..attached import AttachedRun
+from ..boosting.facts import Facts
 from ..boosting.session import Session as _Session
 from ..door import Door
 from .training import Training
@@ -35,6 +36,7 @@ class Session(_Session):
         training = self.training(given.get("params"), None if cv else given.get("dtrain"),
                                  () if cv else given.get("evals"), callbacks)
         if training is not None:
+            training.facts = _facts(given, cv, callbacks)
             given["callbacks"] = [Callback(training), *callbacks]
         return training
 
@@ -47,6 +49,24 @@ class Session(_Session):
         scheduler = getattr(_callback, "LearningRateScheduler", ())
         return Training(self.open_run, self.guard, params, training_data, watched[-1] if watched else training_data,
                         any(isinstance(c, scheduler) for c in callbacks or ()))
+
+
+def _facts(given: dict[str, Any], cv: bool, callbacks: Any) -> Facts:
+    params = dict(given.get("params") or {})
+    evaluated = [("train", None), ("test", None)]
+    if not cv:
+        evaluated = [(str(name), data) for data, name in given.get("evals") or ()]
+    stopping = next((c for c in callbacks if isinstance(c, _callback.EarlyStopping)), None)
+    asked = stopping is not None or bool(given.get("early_stopping_rounds"))
+    # The last one, unless its name is given.
+    last = "" if cv or not evaluated else evaluated[-1][0]
+    custom = given.get("obj") is not None
+    weight = params.get("scale_pos_weight", 1)
+    return Facts(None if cv else given.get("dtrain"), evaluated, cv, asked,
+                 (getattr(stopping, "data", None) or last) if asked else "",
+                 "" if custom else str(params.get("objective", "reg:squarederror")), weight not in (1, None),
+                 params.get("booster") == "dart",
+                 xgboost.collective.get_world_size() == 1 if hasattr(xgboost, "collective") else True)
 
 
 class Callback(_callback.TrainingCallback):  # type: ignore[misc]

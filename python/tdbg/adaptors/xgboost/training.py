@@ -10,6 +10,7 @@ import numpy as np
 import xgboost
 
 from ..boosting import training as boosting
+from ..boosting.facts import Data, Growth
 from ..boosting.training import TREE_COLUMNS, column_means, shares
 from .scores import Scores
 from .shap import RunningShap
@@ -23,6 +24,23 @@ IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
 FEW_SPLITS = 10_000
 
 
+class Matrices(Data):
+    """DMatrix and its like."""
+
+    def rows(self, data: Any) -> int | None:
+        return int(data.num_row())
+
+    def labels(self, data: Any) -> Any:
+        return data.get_label()
+
+    def weights(self, data: Any) -> Any:
+        return data.get_weight()
+
+    def groups(self, data: Any) -> int | None:
+        bounds = data.get_uint_info("group_ptr")
+        return len(bounds) - 1 if len(bounds) > 1 else None
+
+
 class Training(boosting.Training):
     """As its base, and:
 
@@ -33,6 +51,7 @@ class Training(boosting.Training):
     """
 
     library, version = "xgboost", xgboost.__version__
+    ask = Matrices()
 
     def __init__(self, open_run: Callable[..., Any] | None, guard: Guard, params: dict[str, Any] | None,
                  training_data: Any = None, watched_data: Any = None, scheduled: bool = False,
@@ -63,6 +82,16 @@ class Training(boosting.Training):
             train = json.loads(model.save_config())["learner"]["gradient_booster"].get("tree_train_param", {})
             return float(train.get("learning_rate", train.get("eta", "nan")))
         return float(self._params.get("learning_rate", self._params.get("eta", 0.3)))
+
+    def features(self, model: Any) -> int:
+        return int(model.num_features())
+
+    def growth(self, model: Any) -> Growth | None:
+        # An update of a model takes its trees away, and puts them back one by one.
+        if self._booster == "gblinear" or self._params.get("process_type") == "update":
+            return None
+        scores = Scores()
+        return Growth(lambda model: (scores.of(model, "weight"), scores.of(model, "total_gain")))
 
     def sources(self, model: Any, add: Callable[..., Any]) -> None:
         features = model.feature_names or [f"f{i}" for i in range(model.num_features())]
