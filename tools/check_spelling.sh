@@ -8,7 +8,7 @@ codespell=${TDBG_VENV:-.venv}/bin/codespell
 [[ -x $codespell ]] || { echo "check_spelling: no $codespell; make setup installs it" >&2; exit 1; }
 
 # Right as they are: names of ours and of smdebug's, halves of words in patterns.
-names=nd,kinf,filetest,numberin,debia,strat,pevents
+names=nd,kinf,mape,filetest,numberin,debia,strat,pevents
 # What users mistype in tests, to see what is said of it.
 mistyped=paramters,colections,blok,weigths,weigth,wieght,wieghts,treshold,trian,widht
 check() {  # check WORDS FILE...: what stands in quotes before "did you mean" is mistyped on purpose, as in an example

@@ -15,7 +15,7 @@ struct Incident {
   std::string id;        ///< "no_gradient", a second one "no_gradient-2"; of other rules the rule's name
   std::string detector;  ///< the profile's detector, a section of docs/incidents.md; empty for other rules
   std::string rule;      ///< configuration name of the rule that found it
-  std::string family;    ///< "wiring", "start", "numerics", "updates", "learning", "evaluation", "rule"
+  std::string family;    ///< the detector's (profile/catalogue.h): "wiring", "boosting", ...; or "rule"
   std::string title;     ///< "parameters get no gradient"
   std::string sentence;  ///< all of it, with the numbers
   int64_t first_step = 0;

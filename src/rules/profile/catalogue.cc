@@ -103,6 +103,24 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "stop at the best validation loss; more data, regularisation or augmentation"},
     {"evaluated_training", kEvaluation, kLikely, "an evaluation runs in training mode",
      "call model.eval() before an evaluation, and model.train() after it"},
+    {"one_label", kBoosting, kCertain, "all labels are the same",
+     "look at how the label is made or read: a column, a filter, a part of a set that is sorted by class"},
+    {"stops_by_training", kBoosting, kCertain, "early stopping looks at the training data",
+     "put the held-out set last in evals, or name it: EarlyStopping(rounds=..., data_name=...)"},
+    {"no_splits", kBoosting, kCertain, "no tree has a split",
+     "look at gamma or min_split_gain, min_child_weight or min_data_in_leaf (of so many rows), and whether "
+     "features and labels vary"},
+    {"no_progress", kBoosting, kLikely, "rounds change next to nothing",
+     "raise the learning rate (0.03 to 0.3 are usual), or look at what keeps leaves at 0 (alpha, lambda, "
+     "max_delta_step)"},
+    {"training_worsens", kBoosting, kLikely, "the training metric gets worse from round to round",
+     "lower the learning rate; of an objective of your own look at the sign of its gradient"},
+    {"label_leak", kBoosting, kPossible, "one feature may hold the label",
+     "look at how it is made: is it known before the label is? Train once without it and compare"},
+    {"constant_evaluation", kBoosting, kCertain, "all held-out rows get the same prediction",
+     "look at that set's features: order of the columns, scale, missing values"},
+    {"held_out_worsens", kBoosting, kLikely, "held-out rows get worse while the training goes on",
+     "stop at the best round (early_stopping_rounds); smaller trees, more rows a leaf, a lower rate"},
     {"rank_died", kJob, kCertain, "a rank died",
      "look at that rank's output and its host's log: out of memory, a signal, an error of its device"},
     {"stalled", kJob, kPossible, "the training stands still",
@@ -114,8 +132,8 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
 }  // namespace
 
 std::string_view FamilyName(Family family) {
-  constexpr std::string_view kNames[] = {"wiring",  "start",    "data",       "numerics",
-                                         "updates", "learning", "evaluation", "job"};
+  constexpr std::string_view kNames[] = {"wiring",   "start",      "data", "numerics", "updates",
+                                         "learning", "evaluation", "job",  "boosting"};
   return kNames[static_cast<size_t>(family)];
 }
 
@@ -172,6 +190,13 @@ bool LeadsTo(const DetectorInfo& first, int64_t first_step, const DetectorInfo& 
       return later.family == kLearning || later.family == kUpdates ||
              (first.id == "diverging" && later_step >= first_step && later.family != kWiring &&
               later.family != kJob);
+    case kBoosting:
+      return (later.family == kBoosting &&
+              (first.id == "one_label" || (first.id == "no_splits" && later.id == "no_progress") ||
+               (later.id == "held_out_worsens" &&
+                (first.id == "stops_by_training" || first.id == "training_worsens" ||
+                 first.id == "constant_evaluation")))) ||
+             (first.id == "training_worsens" && later.family == kNumerics && later_step >= first_step);
     case kEvaluation:
     case kJob:
       return false;

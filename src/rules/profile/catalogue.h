@@ -13,7 +13,17 @@ inline constexpr int kVersion = 1;
 /// Steps in a row after which wiring is said to be what it was seen as.
 inline constexpr int kStateSteps = 10;
 
-enum class Family : uint8_t { kWiring, kStart, kData, kNumerics, kUpdates, kLearning, kEvaluation, kJob };
+enum class Family : uint8_t {
+  kWiring,
+  kStart,
+  kData,
+  kNumerics,
+  kUpdates,
+  kLearning,
+  kEvaluation,
+  kJob,
+  kBoosting,
+};
 std::string_view FamilyName(Family family);  ///< "wiring"
 
 enum class Confidence : uint8_t {

@@ -62,5 +62,6 @@ void AddEvaluation(Detectors* to);
 void AddReplicas(Detectors* to);
 void AddData(Detectors* to);
 void AddJob(Detectors* to);
+void AddBoosting(Detectors* to);
 
 }  // namespace tdbg::rules::profile

@@ -120,6 +120,7 @@ void Digest::Take(const StepContext& step) {
   step_ = &step;
   judged_ = false;
   LearnTensors();
+  rounds_.Take(step);
   TakeSeries();
   if (train()) LearnContext();
   TakeRows();

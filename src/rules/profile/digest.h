@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rules/loss_values.h"
+#include "rules/profile/rounds.h"
 #include "rules/step_context.h"
 
 namespace tdbg::rules::profile {
@@ -114,9 +115,10 @@ class Digest {
   /// How many classes the model has, if that is known from the last layer.
   std::optional<double> classes() const;
   bool judged_anything() const { return judged_; }
-  /// Is it a training of boosted trees, as far as was seen? Its losses are metrics of rounds, and nothing
-  /// else was recorded that a detector reads.
-  bool boosted() const { return metrics_ && !layers_; }
+  /// Is it a training of boosted trees, as far as was seen? The adaptor says so; else its losses are metrics
+  /// of rounds, and nothing else was recorded that a detector reads.
+  bool boosted() const { return rounds_.said() || (metrics_ && !layers_); }
+  const Rounds& rounds() const { return rounds_; }  ///< \pre boosted()
   const std::string& first_worker() const;
 
  private:
@@ -149,6 +151,7 @@ class Digest {
   const Loss* the_loss_ = nullptr;
   std::optional<double> share_;  // what was differentiated over that loss, at first
   LossReader loss_reader_;
+  Rounds rounds_;
   bool judged_ = false;
   bool metrics_ = false, layers_ = false;  // what any tensor of the run so far is
 };

@@ -38,8 +38,9 @@ class Profile : public Rule {
     AddStart(&lasting_);
     AddEvaluation(&lasting_);
     AddReplicas(&lasting_);
-    AddJob(&lasting_);
     AddReexecution(&lasting_);
+    AddJob(&job_);
+    AddBoosting(&boosting_);
     // A NaN does not end with a phase: where two optimizers take turns each step may begin one, and a NaN
     // that stays would be reported at each.
     AddNonfinite(&nonfinite_);
@@ -48,7 +49,7 @@ class Profile : public Rule {
 
   plan::Need Needs() const override {
     plan::Need need;
-    need.collections = {"weights", "biases", "gradients", "buffers", "losses"};
+    need.collections = {"weights", "biases", "gradients", "buffers", "losses", "metrics"};
     return need;
   }
   // Other columns are used if a row has them.
@@ -66,13 +67,18 @@ class Profile : public Rule {
     }
     Report(findings);
     if (step.statistics_incomplete()) return Judged::kIncomplete;
-    // That no metric is NaN is no clean bill.
-    if (digest_.boosted() && findings->empty()) return Judged::kNotDue;
+    if (digest_.boosted() && findings->empty()) {
+      // That no metric is NaN is no clean bill.
+      const Rounds& rounds = digest_.rounds();
+      return rounds.metrics().empty() && !rounds.splits() ? Judged::kNotDue : Judged::kJudged;
+    }
     return digest_.judged_anything() ? Judged::kJudged : Judged::kNotDue;
   }
 
   Result<Judged> AtEnd(const StepContext& last, std::vector<Finding>* findings) override {
-    for (const auto& detector : lasting_) detector->AtEnd(last, findings);
+    for (const Detectors* const detectors : All()) {
+      for (const auto& detector : *detectors) detector->AtEnd(last, findings);
+    }
     Report(findings);
     return Judged::kNotDue;
   }
@@ -83,10 +89,11 @@ class Profile : public Rule {
   }
 
   std::string Remarks() const override {
-    if (digest_.boosted()) return {};  // what detectors lack there is not what trees have
     std::vector<std::string> all;
     const auto often = [&](int64_t times) { return times >= kManyPhases && steps_ < kShortPhase * times; };
-    if (often(begun_)) {
+    if (digest_.boosted()) {
+      // Optimizers there are none.
+    } else if (often(begun_)) {
       all.emplace_back(
           "most of wiring, data, updates and learning (optimizers step in new sets every few steps)");
     } else if (often(begun_ + returned_)) {
@@ -103,10 +110,8 @@ class Profile : public Rule {
 
   std::string WouldHaveNeeded() const override {
     if (digest_.boosted()) {
-      return "a model of layers: none of its detectors is made for boosted trees. `tdbg check RUN --rule "
-             "LossNotDecreasing` judges their metrics, FeatureImportanceOverweight and TreeDepth what they "
-             "are "
-             "named after";
+      return "of boosted trees a metric of which it knows which way is better, or their splits. `tdbg check "
+             "RUN --rule LossNotDecreasing` judges any metric";
     }
     return "statistics of at least one weight, gradient, buffer or loss";
   }
@@ -174,7 +179,9 @@ class Profile : public Rule {
   std::vector<const Detectors*> Judging() const { return Of(digest_.train() ? 1 : phases_.size()); }
   std::vector<const Detectors*> All() const { return Of(phases_.size()); }
   std::vector<const Detectors*> Of(size_t phases) const {
-    std::vector<const Detectors*> all = {&lasting_, &connections_};
+    // What layers, optimizers and batches lack is not what trees have, and the other way round.
+    if (digest_.boosted()) return {&boosting_, &nonfinite_, &job_};
+    std::vector<const Detectors*> all = {&lasting_, &job_, &connections_};
     for (size_t i = 0; i < phases; ++i) all.push_back(&phases_[i].what_is_fed);
     all.push_back(&nonfinite_);
     for (size_t i = 0; i < phases; ++i) all.push_back(&phases_[i].of_phase);
@@ -182,7 +189,7 @@ class Profile : public Rule {
   }
 
   Digest digest_;
-  Detectors lasting_, nonfinite_;  // over the whole run
+  Detectors lasting_, nonfinite_, job_, boosting_;  // over the whole run
   // Over the steps of all phases since the latest began: what one optimizer has at a step it may lack at
   // others that it makes beside another one.
   Detectors connections_;
