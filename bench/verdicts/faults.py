@@ -40,7 +40,7 @@ def kind(group: str, detectors: str | set[str], source: str, **more: Any) -> Cal
     named = detectors if isinstance(detectors, set) else set(detectors.split())
 
     def add(put: Callable[[Work], None]) -> Callable[[Work], None]:
-        draws = {k: more.pop(k) for k in ("families", "optimizers", "schedules", "steps") if k in more}
+        draws = {k: more.pop(k) for k in ("families", "optimizers", "schedules", "steps", "libraries", "tasks") if k in more}
         KINDS[put.__name__] = Kind(put.__name__, group, named, source, put, draws=draws, **more)
         return put
     return add

@@ -23,7 +23,8 @@ import traceback
 import warnings
 from typing import Any
 
-import modes  # noqa: F401  adds to the two lists
+import boosting  # noqa: F401  adds to the two lists
+import modes  # noqa: F401  does so, too
 import third  # noqa: F401  does so, too
 import torch
 import turns  # noqa: F401  does so, too
@@ -53,7 +54,7 @@ def train(case: dict[str, Any], run: pathlib.Path) -> str:
         torch.set_num_threads(1)
         import tdbg
         work = make(case)
-        watch = tdbg.attach(dir=str(run))
+        watch = tdbg.attach(dir=str(run), **getattr(work, "attached", {}))
         try:
             work.run()
         except Exception:
@@ -126,7 +127,7 @@ def cases(half: str, draws: range) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--half", choices=["tuned", "unseen", "third", "turns", "modes"], default="tuned")
+    parser.add_argument("--half", choices=["tuned", "unseen", "third", "turns", "modes", "boosting"], default="tuned")
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--from-draw", type=int, default=0)
     parser.add_argument("--only", nargs="*", help="kinds")
