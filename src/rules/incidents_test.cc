@@ -57,6 +57,21 @@ TEST(IncidentsTest, WhatIsWiredWronglyOnlyLaterMayFollowFromSomething) {
   EXPECT_EQ(Ids(Found({{"loss_jump", 62}, {"same_batch", 64}})), "same_batch>loss_jump ");
 }
 
+TEST(IncidentsTest, UnitsThatDieAtOnceLeadTheLossThatIsBackThen) {
+  EXPECT_EQ(Ids(Found({{"loss_back", 68}, {"zero_gradient", 73}, {"dead_units", 84}})),
+            "zero_gradient>loss_back>dead_units ");
+  EXPECT_EQ(Ids(Found({{"loss_back", 68}, {"dead_units", 84}})), "loss_back>dead_units ");
+  EXPECT_EQ(Ids(Found({{"loss_back", 68}, {"dead_units", 83}})), "dead_units>loss_back ");
+  EXPECT_EQ(Ids(Found({{"weights_replaced", 64}, {"loss_back", 68}, {"zero_gradient", 73}})),
+            "weights_replaced>loss_back>zero_gradient ");
+  EXPECT_EQ(Ids(Found({{"loss_back", 68}, {"gradient_jump", 70}})), "loss_back>gradient_jump ");
+}
+
+TEST(IncidentsTest, RanksWithRatesOfTheirOwnAreNoCopiesAnyMore) {
+  EXPECT_EQ(Ids(Found({{"replica_differs", 41}, {"rates_differ", 41}})), "rates_differ>replica_differs ");
+  EXPECT_EQ(Ids(Found({{"same_on_all_ranks", 9}, {"nonfinite", 40}})), "same_on_all_ranks nonfinite ");
+}
+
 TEST(IncidentsTest, TwoIndependentFaultsAreTwo) {
   EXPECT_EQ(Ids(Found({{"no_gradient", 9}, {"no_optimizer", 9}, {"validation_rises", 90}})),
             "no_gradient no_optimizer validation_rises ");

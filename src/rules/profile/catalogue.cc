@@ -37,6 +37,8 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "call model.train() after each evaluation; norms that are to stay frozen need no gradient either"},
     {"rate_gone", kWiring, kCertain, "the learning rate has decayed to nothing",
      "look at the scheduler: it may be stepped at each batch where it counts epochs"},
+    {"rates_differ", kWiring, kCertain, "ranks update their copies at different learning rates",
+     "set and schedule the rate in the same way on every rank: none by its rank, its time or its own loss"},
     {"input_nonfinite", kData, kCertain, "the input is not finite",
      "look for missing values, a division by a deviation of 0, a logarithm of 0 in what makes the batch"},
     {"not_logits", kData, kCertain, "a loss is given probabilities where it takes logits",
@@ -74,8 +76,6 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "no update did that: look for a checkpoint that was loaded, a copy, a reset, memory that was damaged"},
     {"loss_jump", kNumerics, kLikely, "the loss jumped",
      "look at that step's batch, learning rate and gradients; clip gradients"},
-    {"loss_back", kNumerics, kLikely, "the loss is back where it began",
-     "look for weights that were reset, and for labels or inputs that changed at that step"},
     {"gradient_jump", kNumerics, kLikely, "the gradients jumped",
      "look at that step's batch and loss; clip gradients"},
     {"loss_scale", kNumerics, kLikely, "the loss scale keeps falling",
@@ -91,11 +91,13 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
     {"update_too_small", kUpdates, kLikely, "updates are too small to change anything",
      "raise the learning rate, or look at what scales the gradients down"},
     {"zero_gradient", kLearning, kCertain, "a gradient is exactly zero",
-     "nothing flows back through the layers behind it: dead units, a saturated function, zero weights"},
+     "nothing flows back through the layers behind it: dead units, a saturated function, zero weights", 9},
     {"vanishing_ratio", kLearning, kLikely, "hardly any gradient reaches the first layers",
      "use residual connections, a norm, or another activation or initialisation"},
     {"dead_units", kLearning, kLikely, "units die while it trains",
-     "lower the learning rate, or use LeakyReLU or GELU"},
+     "lower the learning rate, or use LeakyReLU or GELU", 19},
+    {"loss_back", kLearning, kLikely, "the loss is back where it began",
+     "look for weights that were reset, and for labels or inputs that changed at that step", 4},
     {"diverging", kLearning, kLikely, "the loss diverges", "lower the learning rate; clip gradients"},
     {"no_improvement", kLearning, kLikely, "nothing is learnt",
      "check that labels belong to their inputs, the learning rate, and that all layers are connected"},
@@ -123,6 +125,12 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "stop at the best round (early_stopping_rounds); smaller trees, more rows a leaf, a lower rate"},
     {"rank_died", kJob, kCertain, "a rank died",
      "look at that rank's output and its host's log: out of memory, a signal, an error of its device"},
+    {"same_on_all_ranks", kJob, kCertain, "all ranks take the same batches",
+     "give each rank its part of the data: a DistributedSampler with set_epoch(), or a seed of the rank's"},
+    {"ranks_apart", kJob, kLikely, "each rank trains a model of its own",
+     "call the DistributedDataParallel wrapper and not its .module, or all-reduce the gradients; trainings "
+     "that "
+     "are meant to be apart are runs of their own"},
     {"stalled", kJob, kPossible, "the training stands still",
      "see where its processes wait (py-spy dump --pid PID): a collective, a disk, a lock; or it saves"},
     {"slow_steps", kJob, kPossible, "steps take much longer than before",
@@ -188,6 +196,7 @@ bool LeadsTo(const DetectorInfo& first, int64_t first_step, const DetectorInfo& 
              (later.family == kNumerics && later_step >= first_step);
     case kLearning:
       return later.family == kLearning || later.family == kUpdates ||
+             (first.id == "loss_back" && later_step >= first_step && later.family == kNumerics) ||
              (first.id == "diverging" && later_step >= first_step && later.family != kWiring &&
               later.family != kJob);
     case kBoosting:

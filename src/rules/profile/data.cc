@@ -239,9 +239,7 @@ class Labels : public Detector {
   // classes; one that ranks pairs calls a binary cross entropy of their difference with ones.
   static bool OfClasses(const Digest& step, double label) {
     if (step.the_loss()->kind == LossKind::kBinaryCrossEntropy) return label == 0;
-    const nlohmann::json shape = ShapeOf(step, "loss_input");
-    return shape.is_array() && !shape.empty() && shape[0].is_number() && step.classes() &&
-           shape[0].get<double>() == *step.classes();
+    return step.classes() && step.classes_compared() == step.classes();
   }
 
   // Of two classes one may be seldom: fraud, a disease. Of more, the first may be "nothing of these".

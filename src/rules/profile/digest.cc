@@ -88,6 +88,26 @@ std::optional<double> Digest::series(const std::string& name) const {
   return found == series_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::vector<Digest::OfRank> Digest::by_rank(const std::string& name) const {
+  std::vector<OfRank> values;
+  if (!series_.contains(name)) return values;
+  for (const StepContext::Scalar& scalar : step_->scalars()) {
+    const auto found = series_names_.find(scalar.tensor);
+    if (found == series_names_.end() || scalar.sub.sub != 0 || found->second != name) continue;
+    if (values.empty() || values.back().worker != scalar.worker)
+      values.push_back({scalar.worker, scalar.value});
+  }
+  return values;
+}
+
+std::vector<Digest::OfRank> Digest::loss_by_rank() const {
+  std::vector<OfRank> values;
+  for (const LossValue& one : loss_values_) {
+    if (one.tensor == losses_.front().tensor) values.push_back({one.worker, one.value});
+  }
+  return values;
+}
+
 const Parameter* Digest::parameter(const std::string& name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &parameters_[found->second];
@@ -102,6 +122,16 @@ std::optional<double> Digest::classes() const {
   }
   if (last == nullptr || last->units() < 2) return std::nullopt;
   return last->units();
+}
+
+std::optional<double> Digest::classes_compared() const {
+  const std::string* const text = step_->Context("loss_input");
+  if (text == nullptr) return std::nullopt;
+  const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("shape")) return std::nullopt;
+  const Json& shape = json["shape"];  // without the batch's axis
+  if (!shape.is_array() || shape.empty() || !shape[0].is_number()) return std::nullopt;
+  return shape[0].get<double>();
 }
 
 std::vector<std::string> Digest::absent_of(const std::string& label) const {
@@ -125,7 +155,8 @@ void Digest::Take(const StepContext& step) {
   if (train()) LearnContext();
   TakeRows();
   losses_.clear();
-  for (const LossValue& value : loss_reader_.Read(step)) {
+  loss_values_ = loss_reader_.Read(step);
+  for (const LossValue& value : loss_values_) {
     judged_ = true;
     const std::string& name = step.tensor(value.tensor).name;
     const bool seen = std::ranges::any_of(losses_, [&](const Loss& l) { return l.tensor == value.tensor; });

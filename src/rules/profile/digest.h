@@ -104,6 +104,14 @@ class Digest {
   const std::string* topic(std::string_view name) const { return step_->Context(name); }
   /// Of the step's series in the collection context, without that prefix: "loss_scale", "grad_norm", ...
   std::optional<double> series(const std::string& name) const;
+  /// Of one series what each rank that has it says, by rank, in place of the lowest rank's.
+  struct OfRank {
+    WorkerIndex worker = 0;
+    double value = 0;
+  };
+  std::vector<OfRank> by_rank(const std::string& name) const;
+  /// The first loss of the step, of each rank.
+  std::vector<OfRank> loss_by_rank() const;
   const std::vector<std::string>& absent() const { return absent_; }  ///< parameters without a gradient
   const std::vector<std::string>& in_no_optimizer() const { return in_no_optimizer_; }
   /// The labels of the optimizers that stepped.
@@ -114,6 +122,8 @@ class Digest {
   const Parameter* parameter(const std::string& name) const;
   /// How many classes the model has, if that is known from the last layer.
   std::optional<double> classes() const;
+  /// How many a loss for classes was given in its latest call that was looked at; nothing: none was.
+  std::optional<double> classes_compared() const;
   bool judged_anything() const { return judged_; }
   /// Is it a training of boosted trees, as far as was seen? The adaptor says so; else its losses are metrics
   /// of rounds, and nothing else was recorded that a detector reads.
@@ -142,6 +152,7 @@ class Digest {
   std::vector<std::string> labels_;                           // of the optimizers seen so far
   std::map<TensorIndex, std::string> series_names_;
   std::map<std::string, double> series_;
+  std::vector<LossValue> loss_values_;  // of all ranks
   std::vector<Group> groups_;
   std::vector<Nonfinite> nonfinite_;
   std::vector<Loss> losses_;

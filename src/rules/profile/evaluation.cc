@@ -15,6 +15,9 @@ namespace tdbg::rules::profile {
 namespace {
 
 constexpr int kRises = 3;  // validations in a row
+// Where it creeps: more of them, a smaller rise, and a training loss that has fallen by far.
+constexpr int kCreeps = 5;
+constexpr double kCreepsBy = 1.05, kCreepsLeast = 1.01, kCreepsTraining = 0.6;
 
 class ValidationRises : public Detector {
  public:
@@ -52,14 +55,20 @@ class ValidationRises : public Detector {
     ++validations_;
     if (now < best_) {
       best_ = now;
-      best_at_ = validations_;
       best_step_ = evaluated_at_;
       training_at_best_ = training;
-      rises_ = 0;
+      rises_ = creeps_ = 0;
+      highest_ = 0;
       return;
     }
     rises_ = now > 1.1 * best_ ? rises_ + 1 : 0;
-    if (rises_ < kRises || !(best_ > 0) || now < 1.2 * best_ || training > 0.9 * training_at_best_) return;
+    creeps_ = now > kCreepsLeast * best_ ? creeps_ + 1 : 0;
+    highest_ = std::max(highest_, now);
+    const bool rises = rises_ >= kRises && now >= 1.2 * best_ && training <= 0.9 * training_at_best_;
+    // Still on its way up: one that jumps about its best is no rise.
+    const bool creeps = creeps_ >= kCreeps && now >= kCreepsBy * best_ && now == highest_ &&
+                        training <= kCreepsTraining * training_at_best_;
+    if (!(best_ > 0) || !(rises || creeps)) return;
     // Where nearly all is learnt the best one is next to nothing, and so is what it rises by.
     if (now - best_ < 0.1 * (first_training_ - best_)) return;
     told_ = true;
@@ -67,7 +76,7 @@ class ValidationRises : public Detector {
     finding.measure = "validation loss";
     finding.value = now;
     finding.comparison = ">";
-    finding.threshold = 1.2 * best_;
+    finding.threshold = (rises ? 1.2 : kCreepsBy) * best_;
     finding.text = fmt::format(
         "the validation loss is {:.4g}, and was best with {:.4g} at {}; the training loss fell from "
         "{:.4g} to {:.4g} meanwhile",
@@ -77,10 +86,10 @@ class ValidationRises : public Detector {
 
   History training_{20};
   double sum_ = 0, best_ = std::numeric_limits<double>::infinity(), training_at_best_ = 0,
-         first_training_ = 0;
+         first_training_ = 0, highest_ = 0;  // highest: since the best one
   int64_t count_ = 0;
   std::string evaluated_at_, best_step_;  // the last evaluation's last step; that of the best one
-  int validations_ = 0, best_at_ = 0, rises_ = 0;
+  int validations_ = 0, rises_ = 0, creeps_ = 0;
   bool told_ = false;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -14,6 +15,7 @@ namespace tdbg::rules::profile {
 namespace {
 
 constexpr int kSteps = 10, kLongSteps = 20;
+constexpr size_t kPastLosses = 20;
 
 std::string GradientName(const Digest& step, const Parameter& parameter) {
   return parameter.gradient ? step.step().tensor(*parameter.gradient).name : parameter.name;
@@ -196,6 +198,49 @@ class DeadUnits : public Detector {
   bool told_ = false;
 };
 
+// As good as at the beginning again, after it had been far better: weights or labels were lost.
+class LossBack : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (!step.train() || told_ || step.the_loss() == nullptr) return;
+    const Loss& loss = *step.the_loss();
+    if (loss.value < 0) return;
+    if (first_.seen() < 5) {
+      first_.Add(loss.value);
+      return;
+    }
+    const double beginning = first_.Mean(5);
+    high_ = past_.seen() >= kPastLosses && loss.value > 0.8 * beginning ? high_ + 1 : 0;
+    if (high_ == 0) {
+      past_.Add(loss.value);
+      return;
+    }
+    // Whose targets are another network's, its loss is high for a while whenever that one is brought up to
+    // date.
+    if (high_ < (loss.kind == LossKind::kRegression ? kLongSteps : 5) || past_.Median() > 0.5 * beginning ||
+        past_.Max() > 0.75 * beginning)
+      return;
+    told_ = true;
+    Finding finding = MakeFinding(step, "loss_back", loss.name);
+    finding.measure = "loss";
+    finding.value = loss.value;
+    finding.comparison = ">";
+    finding.threshold = 0.8 * beginning;
+    finding.text = fmt::format(
+        "for {} steps the loss has been as high as at the beginning ({:.4g}, then {:.4g}); in the {} before "
+        "it was {:.4g}",
+        high_, loss.value, beginning, kPastLosses, past_.Median());
+    findings->push_back(std::move(finding));
+  }
+
+  void Returns(int64_t) override { *this = LossBack(); }
+
+ private:
+  History first_{5}, past_{kPastLosses};
+  int high_ = 0;
+  bool told_ = false;
+};
+
 class Diverging : public Detector {
  public:
   void Judge(const Digest& step, std::vector<Finding>* findings) override {
@@ -275,7 +320,8 @@ class NoImprovement : public Detector {
     if (rate > rate_ * 1.0001) risen_at_ = losses_.seen();  // a warm-up: no improvement is expected yet
     rate_ = rate;
     const size_t n = losses_.seen();
-    if (n < 200 || n % 50 != 0 || n - risen_at_ < 100) return;
+    Touch(step);
+    if (n < 200 || n % 50 != 0 || n - risen_at_ < 100 || LeastTouched() < 100) return;
     const double now = losses_.Mean(50);
     const double before = (losses_.Mean(100) * 100 - now * 50) / 50;
     // Little progress is enough, as long as the loss still falls.
@@ -301,6 +347,45 @@ class NoImprovement : public Detector {
   }
 
  private:
+  // Words and columns that are seldom learn seldom: of tables, and of the first matrix, whose columns are the
+  // input's, what has no gradient at a step was not there. A table of all words that the model guesses is
+  // none of these, as what it guesses most often is learnt without it.
+  void Touch(const Digest& step) {
+    touched_.resize(step.parameters().size());
+    const Parameter* first = nullptr;
+    for (const Parameter& parameter : step.parameters()) {
+      if (parameter.matrix() && (first == nullptr || parameter.order < first->order)) first = &parameter;
+    }
+    for (size_t i = 0; i < touched_.size(); ++i) {
+      const Parameter& parameter = step.parameters()[i];
+      if (parameter.group < 0 || parameter.shape.size() != 2 || !parameter.gradient_now) continue;
+      const bool table = parameter.module_kind == "embedding";
+      if (!table && &parameter != first) continue;
+      if (table && static_cast<double>(parameter.shape[0]) == step.classes().value_or(0)) continue;
+      double elements = 1;
+      for (const int64_t size : parameter.shape) elements *= static_cast<double>(size);
+      const Numbers& now = *parameter.gradient_now;  // of a sparse gradient its rows alone
+      const double share = static_cast<double>(now.count - now.zeros) / std::max(elements, 1.0);
+      // Half of a layer's rows may be those of units that are off.
+      touched_[i].sum += share < kSeldom ? share : 1;
+      ++touched_[i].steps;
+    }
+  }
+  // Steps in which an element of the weight that is seen least had a gradient, on average.
+  double LeastTouched() const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Touched& touched : touched_) {
+      if (touched.steps > 0) least = std::min(least, touched.sum);
+    }
+    return least;
+  }
+
+  static constexpr double kSeldom = 0.2;
+  struct Touched {
+    double sum = 0;
+    int64_t steps = 0;
+  };
+  std::vector<Touched> touched_;  // by parameter
   History losses_{100};
   double rate_ = 0, began_ = 0;
   size_t risen_at_ = 0;
@@ -313,6 +398,7 @@ void AddLearning(Detectors* to) {
   to->push_back(std::make_unique<ZeroGradient>());
   to->push_back(std::make_unique<VanishingRatio>());
   to->push_back(std::make_unique<DeadUnits>());
+  to->push_back(std::make_unique<LossBack>());
   to->push_back(std::make_unique<Diverging>());
   to->push_back(std::make_unique<NoImprovement>());
 }

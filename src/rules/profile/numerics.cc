@@ -19,7 +19,7 @@ constexpr int kFiniteAgain = 50;     // finite steps after which a NaN is report
 // So often at most: a validation that is NaN each time would be told ten thousand times, and each time the
 // run's events repeat all that was found.
 constexpr int kMostTimes = 20;
-constexpr double kWeightJump = 8, kLossJump = 20, kGradientJump = 100;
+constexpr double kWeightJump = 8, kLossJump = 20, kGradientJump = 100, kBeyondFirst = 1.5;
 constexpr size_t kWeightPast = 5, kPast = 20;
 constexpr int64_t kFewSteps = 20;
 
@@ -205,46 +205,6 @@ class WeightsReplaced : public Detector {
   bool told_ = false;
 };
 
-// As good as at the beginning again, after it had been far better: weights or labels were lost.
-class LossBack : public Detector {
- public:
-  void Judge(const Digest& step, std::vector<Finding>* findings) override {
-    if (!step.train() || told_ || step.the_loss() == nullptr) return;
-    const Loss& loss = *step.the_loss();
-    if (loss.value < 0) return;
-    if (first_.seen() < 5) {
-      first_.Add(loss.value);
-      return;
-    }
-    const double beginning = first_.Mean(5);
-    high_ = past_.seen() >= kPast && loss.value > 0.8 * beginning ? high_ + 1 : 0;
-    if (high_ == 0) {
-      past_.Add(loss.value);
-      return;
-    }
-    if (high_ < 5 || past_.Median() > 0.5 * beginning || past_.Max() > 0.75 * beginning) return;
-    told_ = true;
-    Finding finding = MakeFinding(step, "loss_back", loss.name);
-    finding.measure = "loss";
-    finding.value = loss.value;
-    finding.comparison = ">";
-    finding.threshold = 0.8 * beginning;
-    finding.text = fmt::format(
-        "for {} steps the loss has been as high as at the beginning ({:.4g}, then {:.4g}); in the {} before "
-        "it "
-        "was {:.4g}",
-        high_, loss.value, beginning, kPast, past_.Median());
-    findings->push_back(std::move(finding));
-  }
-
-  void Returns(int64_t) override { *this = LossBack(); }
-
- private:
-  History first_{5}, past_{kPast};
-  int high_ = 0;
-  bool told_ = false;
-};
-
 class LossJump : public Detector {
  public:
   void Judge(const Digest& step, std::vector<Finding>* findings) override {
@@ -256,12 +216,13 @@ class LossJump : public Detector {
     if (past_.seen() >= kPast) {
       const double median = past_.Median();
       // A loss near zero may be many times itself and still be small: what counts is what it was at first.
-      // What a script computes by itself may be anything: a policy's loss goes around zero. Where optimizers
-      // take turns others move it, too.
+      // One sample of a small batch that a sure model gets wrong costs as much as all did then. What a script
+      // computes by itself may be anything: a policy's loss goes around zero. Where optimizers take turns
+      // others move it, too.
       const bool known = loss.kind != LossKind::kOther && !turns;
       const double times = known ? kLossJump : 5 * kLossJump;
       if (median > 0 && (known || least_ > 0) && loss.value > times * median &&
-          loss.value > 3 * past_.Max() && loss.value > 0.5 * first_) {
+          loss.value > 3 * past_.Max() && loss.value > kBeyondFirst * first_) {
         Finding finding = MakeFinding(step, "loss_jump", loss.name);
         finding.measure = "loss";
         finding.value = loss.value;
@@ -273,8 +234,8 @@ class LossJump : public Detector {
         findings->push_back(std::move(finding));
         told_ = true;
       }
-    } else if (past_.seen() + 1 == kPast) {
-      first_ = past_.Median();
+    } else {
+      first_ = std::max(first_, loss.value);
     }
     past_.Add(loss.value);
     least_ = std::min(least_, loss.value);
@@ -441,7 +402,6 @@ void AddNumerics(Detectors* to) {
   to->push_back(std::make_unique<WeightJump>());
   to->push_back(std::make_unique<WeightsReplaced>());
   to->push_back(std::make_unique<LossJump>());
-  to->push_back(std::make_unique<LossBack>());
   to->push_back(std::make_unique<GradientJump>());
   to->push_back(std::make_unique<LossScale>());
   to->push_back(std::make_unique<GradientUnderflow>());

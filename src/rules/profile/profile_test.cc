@@ -223,18 +223,6 @@ TEST(ProfileDetectors, WeightsThatWentFarWhereNothingIsKnownWereNotReplaced) {
   EXPECT_EQ(run(20, true), "");
 }
 
-TEST(ProfileDetectors, ALossThatIsBackWhereItBegan) {
-  const auto run = [](double back) {
-    Training training(AddNumerics);
-    return training.Run(60, [&](int step) {
-      training.weight += 0.01;
-      training.loss = step < 40 ? std::max(0.5, 2 - 0.1 * step) : back;
-    });
-  };
-  EXPECT_EQ(run(2), "loss_back at 44");
-  EXPECT_EQ(run(1), "");
-}
-
 TEST(ProfileDetectors, UpdatesThatChangeNoWeight) {
   Training lost(AddUpdates), well(AddUpdates), cooled(AddUpdates), learnt(AddUpdates);
   EXPECT_EQ(lost.Run(40, [](int) {}).substr(0, 17), "weights_unchanged");

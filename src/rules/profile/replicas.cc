@@ -2,12 +2,15 @@
 // gradient was applied to all of them. Equal elements have equal statistics, whatever the number of threads,
 // so that no values have to be compared. That ranks hold copies at all nobody says; it is learnt of their
 // being equal while they change.
+#include "rules/profile/replicas.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -35,19 +38,30 @@ Print PrintOf(const Rows& rows, uint32_t i) {
           rows.m4(i),    rows.l1(i),         rows.l2(i),        rows.abs_min(i),       rows.abs_max(i)};
 }
 
-class ReplicaDiffers : public Detector {
+class ReplicaDiffers : public Detector, public Replicas {
  public:
+  bool learnt() const override { return Certain(); }
+  size_t ranks() const override { return ranks_; }
+  size_t compared() const override { return compared_; }
+  size_t equal() const override { return equal_; }
+
   void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    compared_ = equal_ = ranks_ = 0;
     if (told_ || !step.train()) return;
     Gather(step);
-    if (!several_) return;
+    if (ranks_ < 2) return;
     std::vector<const Weight*> differ;  // in the data's direction
     bool moved = false;
     for (const Parameter& parameter : step.parameters()) {
       Weight& weight = weights_[parameter.weight];
-      if (weight.now.size() < 2 || weight.never) continue;
+      if (weight.now.size() < 2) continue;
       const bool equal = std::ranges::all_of(
           weight.now, [&](const Copy& copy) { return copy.print == weight.now.front().print; });
+      if (parameter.matrix() && parameter.group >= 0 && weight.now.size() == ranks_) {
+        ++compared_;
+        equal_ += equal;
+      }
+      if (weight.never) continue;
       if (!equal) {
         if (weight.equal_before) differ.push_back(&weight);
         if (!Certain()) weight.never = true;
@@ -82,10 +96,9 @@ class ReplicaDiffers : public Detector {
       is_weight_.resize(weights_.size());
       is_weight_[tensor] = true;
     }
-    several_ = false;
     const auto all = step.step().rows();
-    for (const Rows& rows : all) several_ = several_ || rows.worker() != all.front().worker();
-    if (!several_) return;
+    for (size_t i = 0; i < all.size(); ++i) ranks_ += i == 0 || all[i].worker() != all[i - 1].worker();
+    if (ranks_ < 2) return;
     for (Weight& weight : weights_) weight.now.clear();
     for (const Rows rows : all) {
       for (uint32_t i = rows.begin(); i < rows.end(); ++i) {
@@ -146,13 +159,19 @@ class ReplicaDiffers : public Detector {
 
   std::vector<Weight> weights_;  // by TensorIndex
   std::vector<bool> is_weight_;
-  size_t seen_ = 0;  // of the parameters
+  size_t seen_ = 0;                              // of the parameters
+  size_t ranks_ = 0, compared_ = 0, equal_ = 0;  // of the step at hand
   int updates_ = 0;
-  bool several_ = false, told_ = false;
+  bool told_ = false;
 };
 
 }  // namespace
 
-void AddReplicas(Detectors* to) { to->push_back(std::make_unique<ReplicaDiffers>()); }
+void AddReplicas(Detectors* to) {
+  auto differs = std::make_unique<ReplicaDiffers>();
+  const Replicas& replicas = *differs;
+  to->push_back(std::move(differs));
+  AddRanks(replicas, to);
+}
 
 }  // namespace tdbg::rules::profile

@@ -83,7 +83,7 @@ class FirstLoss : public Detector {
     if (!step.train() || done_ || step.losses().size() != 1) return;
     done_ = true;
     const Loss& loss = step.losses().front();
-    const auto classes = step.classes();
+    const auto classes = ClassesOfLoss(step);
     unknown_ = loss.kind == LossKind::kCrossEntropy && !classes;
     if (loss.kind != LossKind::kCrossEntropy || !classes || !std::isfinite(loss.value)) return;
     const double guessing = std::log(*classes);
@@ -107,6 +107,12 @@ class FirstLoss : public Detector {
   }
 
  private:
+  // Of several heads the last one is not always the one whose loss it is.
+  static std::optional<double> ClassesOfLoss(const Digest& step) {
+    const auto classes = step.classes(), compared = step.classes_compared();
+    return classes && compared && *classes != *compared ? std::nullopt : classes;
+  }
+
   bool done_ = false, unknown_ = false;
 };
 

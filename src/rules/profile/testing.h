@@ -51,22 +51,15 @@ class Training : public StepContext, public SeesWorkers {
     info_.global_step = info_.mode_step = step_++;
     info_.mode = mode;
     info_.wall_nanos = wall_nanos += static_cast<int64_t>(seconds * 1e9);
-    batch_ = std::make_unique<MemoryBatch>();
-    if (mode == ModeKey::kTrain && !incomplete) {
-      Row(0, 256, weight, 0.1);
-      if (gradient >= 0) Row(1, 256, gradient, 0.1, gradient_zeros);
-      Row(3, 16, running_mean, 0.1);
-      if (bias_gradient >= 0) Row(Index("gradient/Net_l1.bias", "gradients"), 16, bias_gradient, 0.1);
-      if (bias_gradient >= 0) Row(Index("Net_l1.bias", "biases"), 16, 1, 0.1);
-      Row(4, 16, 4, 0.1);
-    }
-    Row(2, 1, std::abs(loss), loss);
+    batches_.clear();
     scalars_.clear();
-    if (sgd_steps) Scalar(5, rate);
-    if (sgd_steps) Scalar(6, step_);
-    for (const auto& [name, value] : series) Scalar(Index("context/" + name), value);
-    if (differentiated) Scalar(Index("backward_loss"), *differentiated);
-    rows_ = {Rows(batch_->Span(tensor_of_))};  // behind Index, which may move what the span is of
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      rank_ = rank;
+      if (of_rank) of_rank(rank);
+      RowsOfRank(mode);
+    }
+    rows_.clear();  // behind Index, which may move what the span is of
+    for (uint32_t rank = 0; rank < ranks; ++rank) rows_.emplace_back(batches_[rank]->Span(tensor_of_), rank);
     digest_.Take(*this);
     std::vector<Finding> findings;
     for (const auto& detector : detectors_) detector->Judge(digest_, &findings);
@@ -80,6 +73,9 @@ class Training : public StepContext, public SeesWorkers {
     Take(findings);
     return found_;
   }
+
+  // All that it found, in order: "id at step, id at step".
+  const std::string& found_all() const { return found_all_; }
 
   std::string Unjudged() const {
     std::string text;
@@ -99,6 +95,8 @@ class Training : public StepContext, public SeesWorkers {
   int64_t attempt_number = 0;
   bool incomplete = false;  // its rows were dropped
   bool sgd_steps = true;
+  uint32_t ranks = 1;                          // up to 4
+  std::function<void(uint32_t rank)> of_rank;  // called before the rank's part of a step is made
 
   const StepInfo& info() const override { return info_; }
   int64_t attempt() const override { return attempt_number; }
@@ -109,7 +107,7 @@ class Training : public StepContext, public SeesWorkers {
   }
   size_t tensor_count() const override { return tensors_.size(); }
   const TensorInfo& tensor(TensorIndex tensor) const override { return tensors_[tensor]; }
-  const std::string& worker_name(WorkerIndex) const override { return worker_; }
+  const std::string& worker_name(WorkerIndex worker) const override { return workers_[worker]; }
   std::vector<WorkerFate> workers() const override { return fates; }
   std::string ErrorOf(const std::string& worker) const override {
     const auto found = errors.find(worker);
@@ -125,10 +123,28 @@ class Training : public StepContext, public SeesWorkers {
   Result<Histogram> HistogramOf(const StepContext::Row&) const override { return NotFound("none"); }
 
  private:
+  void RowsOfRank(ModeKey mode) {
+    batches_.push_back(std::make_unique<MemoryBatch>());
+    if (mode == ModeKey::kTrain && !incomplete) {
+      Row(0, 256, weight, 0.1);
+      if (gradient >= 0) Row(1, 256, gradient, 0.1, gradient_zeros);
+      Row(3, 16, running_mean, 0.1);
+      if (bias_gradient >= 0) Row(Index("gradient/Net_l1.bias", "gradients"), 16, bias_gradient, 0.1);
+      if (bias_gradient >= 0) Row(Index("Net_l1.bias", "biases"), 16, 1, 0.1);
+      Row(4, 16, 4, 0.1);
+    }
+    Row(2, 1, std::abs(loss), loss);
+    if (sgd_steps) Scalar(5, rate);
+    if (sgd_steps) Scalar(6, step_);
+    for (const auto& [name, value] : series) Scalar(Index("context/" + name), value);
+    if (differentiated) Scalar(Index("backward_loss"), *differentiated);
+  }
   void Take(const std::vector<Finding>& findings) {
     for (const Finding& finding : findings) {
       EXPECT_NE(Find(finding.detector), nullptr) << finding.detector;
       EXPECT_FALSE(finding.text.empty());
+      found_all_ +=
+          (found_all_.empty() ? "" : ", ") + finding.detector + " at " + std::to_string(finding.global_step);
       if (found_.empty()) found_ = finding.detector + " at " + std::to_string(finding.global_step);
     }
   }
@@ -159,11 +175,12 @@ class Training : public StepContext, public SeesWorkers {
     summary.m3 = summary.m4 = 0;
     summary.variance = count > 1 ? l2 * l2 / static_cast<double>(count) : 0;
     summary.mean = summary.min = summary.max = summary.abs_min = summary.abs_max = mean;
-    batch_->Add(tensor, summary);
+    batches_.back()->Add(tensor, summary);
   }
   void Scalar(TensorIndex tensor, double value) {
     StepContext::Scalar scalar;
     scalar.tensor = tensor;
+    scalar.worker = rank_;
     scalar.value = value;
     scalars_.push_back(scalar);
   }
@@ -173,10 +190,12 @@ class Training : public StepContext, public SeesWorkers {
   Detectors detectors_;
   StepInfo info_;
   int64_t step_ = 0;
-  std::string found_, worker_ = "worker_0";
+  uint32_t rank_ = 0;  // whose rows are being made
+  std::string found_, found_all_;
+  const std::vector<std::string> workers_ = {"worker_0", "worker_1", "worker_2", "worker_3"};
   std::vector<TensorInfo> tensors_;
   std::vector<TensorIndex> tensor_of_;
-  std::unique_ptr<MemoryBatch> batch_;
+  std::vector<std::unique_ptr<MemoryBatch>> batches_;
   std::vector<Rows> rows_;
   std::vector<StepContext::Scalar> scalars_;
 };

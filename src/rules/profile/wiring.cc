@@ -16,7 +16,8 @@
 namespace tdbg::rules::profile {
 namespace {
 
-constexpr int kSteps = 10;  // steps in a row before something is reported
+constexpr int kSteps = 10;          // steps in a row before something is reported
+constexpr int kRoutedSteps = 1000;  // of what is chosen by its input
 constexpr size_t kNamesShown = 3;
 
 std::string Names(const std::vector<std::string>& names) {
@@ -54,9 +55,31 @@ class NoGradient : public Detector {
  private:
   struct Past {
     std::set<std::string> never;
+    std::set<std::string> routed;  // families of which one has a gradient at some steps only
     int steps = 0;
     bool told = false;
   };
+
+  // "Net_experts.#.weight" of "Net_experts.3.weight".
+  static std::string FamilyOf(const std::string& name) {
+    std::string family;
+    for (const char c : name) {
+      if (c < '0' || c > '9') {
+        family += c;
+      } else if (family.empty() || family.back() != '#') {
+        family += '#';
+      }
+    }
+    return family;
+  }
+
+  // Experts are chosen, and one that no input has chosen so far is none that is cut off.
+  static std::set<std::string> Unexplained(const Past& past) {
+    std::set<std::string> names = past.never;
+    if (past.steps < kRoutedSteps)
+      std::erase_if(names, [&](const std::string& name) { return past.routed.contains(FamilyOf(name)); });
+    return names;
+  }
 
   void Look(const Digest& step, const std::string& optimizer, const std::vector<std::string>& absent,
             std::vector<Finding>* findings) {
@@ -70,17 +93,26 @@ class NoGradient : public Detector {
     if (past.steps == 0) {
       past.never = now;
     } else {
-      std::erase_if(past.never, [&](const std::string& name) { return !now.contains(name); });
+      for (const std::string& name : now) {
+        if (!past.never.contains(name)) past.routed.insert(FamilyOf(name));
+      }
+      std::erase_if(past.never, [&](const std::string& name) {
+        if (now.contains(name)) return false;
+        past.routed.insert(FamilyOf(name));
+        return true;
+      });
     }
     if (++past.steps < kSteps || past.never.empty()) return;
+    const std::set<std::string> never = Unexplained(past);
+    if (never.empty()) return;
     std::vector<std::string> names;  // in the data's direction
     int64_t all = 0;
     for (const Parameter& parameter : step.parameters()) {
-      if (past.never.contains(parameter.name)) names.push_back(parameter.name);
+      if (never.contains(parameter.name)) names.push_back(parameter.name);
       all +=
           parameter.group >= 0 && step.groups()[static_cast<size_t>(parameter.group)].optimizer == optimizer;
     }
-    if (names.empty()) names.assign(past.never.begin(), past.never.end());
+    if (names.empty()) names.assign(never.begin(), never.end());
     past.told = true;
     Finding finding = MakeFinding(step, "no_gradient", names.back());
     finding.measure = "steps without a gradient";
@@ -89,7 +121,7 @@ class NoGradient : public Detector {
     finding.threshold = kSteps;
     finding.text = fmt::format("{} of the {} that {} updates got no gradient in {} steps: {}{}",
                                base::Counted(names.size(), "parameter"), all, optimizer, past.steps,
-                               Names(names), Cut(step, optimizer, past.never));
+                               Names(names), Cut(step, optimizer, never));
     findings->push_back(std::move(finding));
   }
 

@@ -1,0 +1,114 @@
+// Whether it learns: losses, validations, and what looks as if nothing were learnt.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "rules/profile/testing.h"
+
+namespace tdbg::rules::profile {
+namespace {
+
+TEST(Learning, ALossThatIsBackWhereItBegan) {
+  const auto run = [](const char* loss, double back, int until) {
+    Training training(AddLearning, DType::kFloat32, loss);
+    return training.Run(80, [&](int step) {
+      training.weight += 0.01;
+      training.loss = step < 40 || step >= until ? std::max(0.5, 2 - 0.1 * step) : back;
+    });
+  };
+  EXPECT_EQ(run("CrossEntropyLoss_output", 2, 80), "loss_back at 44");
+  EXPECT_EQ(run("CrossEntropyLoss_output", 1, 80), "");
+  EXPECT_EQ(run("MSELoss_output", 2, 80), "loss_back at 59");
+  EXPECT_EQ(run("MSELoss_output", 2, 55), "") << "a target network was brought up to date";
+}
+
+// \param zeros  elements of the first matrix' gradient, of 256, that are 0 at a step
+std::string AsGoodAsGuessing(int steps, uint64_t zeros) {
+  Training training(AddLearning);
+  training.gradient_zeros = zeros;
+  training.loss = std::log(16.0);
+  return training.Run(steps, [&](int step) { training.weight = 4 + 0.01 * step; });
+}
+
+TEST(Learning, RareFeaturesTakeTheirTime) {
+  EXPECT_EQ(AsGoodAsGuessing(400, 0), "no_improvement at 199");
+  EXPECT_EQ(AsGoodAsGuessing(400, 130), "no_improvement at 199") << "units that are off are no rare features";
+  EXPECT_EQ(AsGoodAsGuessing(400, 230), "") << "one column in ten is there at a step";
+  EXPECT_EQ(AsGoodAsGuessing(1200, 230), "no_improvement at 999");
+}
+
+TEST(Learning, OneSampleThatIsWrongInASmallBatch) {
+  // A model that is sure, and one batch of 16 in which it gets one wrong; and a batch that is broken.
+  const auto run = [](double jump) {
+    Training training(AddNumerics);
+    return training.Run(200, [&](int step) {
+      training.weight += 0.01;
+      training.loss = step == 150 ? jump : 2.1 * std::exp(-0.08 * step) + 0.001;
+    });
+  };
+  EXPECT_EQ(run(1.9), "");
+  EXPECT_EQ(run(2.6), "");
+  EXPECT_EQ(run(30), "loss_jump at 150");
+}
+
+TEST(Learning, AFirstLossIsComparedWithItsOwnClasses) {
+  const auto run = [](const char* shape) {
+    Training training(AddStart);
+    training.series["batch_size"] = 64;
+    training.loss = 9;
+    if (shape[0] != 0) training.contexts["loss_input"] = std::string(R"({"shape": )") + shape + "}";
+    return training.Run(3, [](int) {});
+  };
+  EXPECT_EQ(run(""), "first_loss at 0");
+  EXPECT_EQ(run("[16]"), "first_loss at 0");
+  EXPECT_EQ(run("[5000]"), "") << "another head's loss";
+  EXPECT_EQ(run("[]"), "first_loss at 0");
+}
+
+// Validations after every 20 steps of a training whose loss is `training` then.
+std::string Validated(const std::vector<double>& validations, const std::vector<double>& training_losses) {
+  Training training(AddEvaluation);
+  for (size_t i = 0; i < validations.size(); ++i) {
+    training.loss = training_losses[std::min(i, training_losses.size() - 1)];
+    training.Run(20, [](int) {});
+    training.loss = validations[i];
+    training.Step(ModeKey::kEval);
+  }
+  training.loss = training_losses.back();
+  return training.Run(1, [](int) {}).substr(0, 16);
+}
+
+TEST(Evaluations, AValidationLossThatCreepsUp) {
+  const std::vector<double> falls = {2.04, 1.78, 1.41, 1.1, 0.8, 0.58, 0.42, 0.3, 0.23, 0.17, 0.14, 0.11};
+  const std::vector<double> stays = {2.04, 1.78, 1.72, 1.71, 1.7, 1.7, 1.7, 1.7, 1.7, 1.7, 1.7, 1.7};
+  const std::vector<double> creeps = {2.02, 1.88, 1.78, 1.72, 1.71, 1.73, 1.78, 1.81, 1.86, 1.93, 1.97, 2.0};
+  const std::vector<double> level = {2.02, 1.88, 1.78, 1.72, 1.71, 1.73, 1.74, 1.72, 1.73, 1.74, 1.73, 1.74};
+  const std::vector<double> jumps = {2.02, 1.88, 1.78, 1.72, 1.71, 1.95, 1.73, 1.9, 1.74, 1.89, 1.72, 1.83};
+  EXPECT_EQ(Validated(creeps, falls), "validation_rises");
+  EXPECT_EQ(Validated(creeps, stays), "") << "the training loss does not fall: it is no overfitting";
+  EXPECT_EQ(Validated(level, falls), "") << "a gap that widens is no fault";
+  EXPECT_EQ(Validated(jumps, falls), "");
+  EXPECT_EQ(Validated({creeps.begin(), creeps.begin() + 9}, falls), "") << "four so far";
+}
+
+TEST(Connections, ExpertsThatNoInputHasChosenYet) {
+  // \param others  what else is without a gradient at a step of an even number
+  const auto run = [](const char* always, const char* others, int steps) {
+    Training training(AddConnections);
+    return training.Run(steps, [&](int step) {
+      const std::string more = step % 2 == 0 ? std::string(", \"") + others + "\"" : "";
+      training.contexts["gradients_absent"] = std::string(R"({"names": [")") + always + "\"" + more + "]}";
+      training.series["gradients_absent"] = 1;
+    });
+  };
+  EXPECT_EQ(run("Net_experts.1.weight", "Net_experts.4.weight", 100), "");
+  EXPECT_EQ(run("Net_experts.1.weight", "Net_experts.4.weight", 1000), "no_gradient at 999");
+  EXPECT_EQ(run("Net_experts.1.weight", "Net_head.weight", 100), "no_gradient at 9");
+  EXPECT_EQ(run("Net_layers.1.weight", "Net_layers.1.bias", 100), "no_gradient at 9");
+}
+
+}  // namespace
+}  // namespace tdbg::rules::profile
