@@ -35,7 +35,9 @@ elif kind == "ddp":
 else:
     model = fully_shard(net, mesh=init_device_mesh("cpu", (2,)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-random = torch.Generator().manual_seed(rank)
+random = torch.Generator().manual_seed(0 if "same" in sys.argv else rank)
+if "alone" in sys.argv:
+    model = net     # the wrapper is made, and not called: gradients are not summed
 criterion = Loss()
 for step in range(steps):
     x = torch.randn(16, 8, generator=random)
@@ -120,6 +122,28 @@ def test_a_copy_of_a_weight_that_one_rank_changes_is_an_incident_and_equal_copie
     name, done = train((), "ddp", 30, -1, 0, -1)
     assert done.returncode == 0, done.stderr
     assert not [i for i in tdbg.json("status", name)["incidents"] if i["detector"] == "replica_differs"]
+
+
+def found_of(tdbg, name):
+    return [(i["detector"], i["first_step"]) for i in tdbg.json("status", name)["incidents"]]
+
+
+def test_ranks_that_are_given_the_same_batches_are_an_incident(tdbg, train):
+    name, done = train((), "ddp", 20, -1, 0, -1, "same")
+    assert done.returncode == 0, done.stderr
+    assert found_of(tdbg, name) == [("same_on_all_ranks", 9)]
+    live, replayed = live_and_replayed(tdbg, name)
+    assert live == replayed
+
+
+@pytest.mark.long
+def test_ranks_whose_gradients_are_not_summed_are_an_incident_and_others_are_none(tdbg, train):
+    name, done = train((), "ddp", 120, -1, 0, -1, "alone")
+    assert done.returncode == 0, done.stderr
+    assert found_of(tdbg, name) == [("ranks_apart", 100)]
+    name, done = train((), "ddp", 120, -1, 0, -1)
+    assert done.returncode == 0, done.stderr
+    assert found_of(tdbg, name) == []
 
 
 @pytest.mark.long

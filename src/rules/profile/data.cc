@@ -287,7 +287,10 @@ class Labels : public Detector {
 class NotLogits : public Detector {
  public:
   void Judge(const Digest& step, std::vector<Finding>* findings) override {
-    if (!step.train() || told_ || step.the_loss() == nullptr) return;
+    // Where no loss of torch's was seen, this one's graph was: it is all of what is trained on.
+    const bool unnamed =
+        std::ranges::all_of(step.losses(), [](const Loss& loss) { return loss.kind == LossKind::kOther; });
+    if (!step.train() || told_ || (step.the_loss() == nullptr && !unnamed)) return;
     const auto wrong = step.series("loss_input/wrong");
     const std::string* const text = step.topic("loss_input");
     if (!wrong || text == nullptr) return;

@@ -110,5 +110,28 @@ TEST(Connections, ExpertsThatNoInputHasChosenYet) {
   EXPECT_EQ(run("Net_layers.1.weight", "Net_layers.1.bias", 100), "no_gradient at 9");
 }
 
+TEST(Connections, LayersInAPlainList) {
+  const auto run = [](const char* topic) {
+    Training training(AddConnections);
+    training.contexts["unregistered"] = topic;
+    return training.Run(20, [](int) {});
+  };
+  EXPECT_EQ(run(R"({"where": ["Net.blocks"], "parameters": 4, "elements": 99})"), "no_optimizer at 0");
+  EXPECT_EQ(run(R"({"where": [], "parameters": 4})"), "") << "damaged";
+  EXPECT_EQ(run(R"({"where": ["Net.blocks"], "parameters": "4"})"), "") << "damaged";
+}
+
+TEST(Data, LogitsOfALossThatNobodySaw) {
+  const auto run = [](const char* loss) {
+    Training training(AddData, DType::kFloat32, loss);
+    training.contexts["loss_input"] = R"({"function": "nll_loss", "shape": [16]})";
+    training.series["loss_input/wrong"] = 1;
+    training.loss = -2;  // and it falls
+    return training.Run(20, [](int) {});
+  };
+  EXPECT_EQ(run("backward_loss"), "not_logits at 2");
+  EXPECT_EQ(run("NLLLoss_output"), "not_logits at 2");
+}
+
 }  // namespace
 }  // namespace tdbg::rules::profile

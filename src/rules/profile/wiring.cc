@@ -152,7 +152,9 @@ class NoGradient : public Detector {
 class NoOptimizer : public Detector {
  public:
   void Judge(const Digest& step, std::vector<Finding>* findings) override {
-    if (!step.train() || told_ || step.in_no_optimizer().empty() || ++steps_ < kSteps) return;
+    if (!step.train()) return;
+    JudgeUnregistered(step, findings);
+    if (told_ || step.in_no_optimizer().empty() || ++steps_ < kSteps) return;
     // A model of which nothing is updated is intended: a teacher, a target network, a copy.
     std::set<std::string> trained;
     for (const Parameter& parameter : step.parameters()) {
@@ -175,8 +177,30 @@ class NoOptimizer : public Detector {
   }
 
  private:
+  // Layers in a plain list are no part of the model, so that no optimizer got them.
+  void JudgeUnregistered(const Digest& step, std::vector<Finding>* findings) {
+    const std::string* const text = step.topic("unregistered");
+    if (told_unregistered_ || text == nullptr) return;
+    told_unregistered_ = true;
+    const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("where") || !json["where"].is_array() || json["where"].empty() ||
+        !json.contains("parameters") || !json["parameters"].is_number_unsigned())
+      return;
+    std::vector<std::string> where;
+    for (const auto& one : json["where"]) where.push_back(one.is_string() ? one.get<std::string>() : "");
+    Finding finding = MakeFinding(step, "no_optimizer", where.front());
+    finding.measure = "parameters that no module and no optimizer has";
+    finding.value = json["parameters"].get<double>();
+    finding.comparison = ">";
+    finding.text = fmt::format(
+        "{} of layers in {}, a plain list or dict, get a gradient and are in no optimizer, because the model "
+        "does not know them: nn.ModuleList and nn.ModuleDict register their layers",
+        base::Counted(json["parameters"].get<uint64_t>(), "parameter"), Names(where));
+    findings->push_back(std::move(finding));
+  }
+
   int steps_ = 0;
-  bool told_ = false;
+  bool told_ = false, told_unregistered_ = false;
 };
 
 class LossSign : public Detector {

@@ -260,3 +260,26 @@ def test_a_failure_gives_up_the_data_and_nothing_else(watch, monkeypatch):
     steps, run = train(watch, [batch(seed=n) for n in range(14)], strict=False)
     assert len(steps) == 14 and all("input/max" not in step for step in steps)
     assert "gradient/Linear_weight" in {name for name, _, _ in run.steps[-1].values}
+
+
+def test_a_policy_that_begins_in_one_state_has_no_constant_input(watch):
+    session, model = watch(), nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    begin = torch.eye(8)[torch.zeros(16, dtype=torch.long)]
+    for later in ((begin, batch(seed=1)[0].repeat(1, 2)[:, :8]), (begin, begin), (begin,)):
+        loss = sum(F.cross_entropy(model(x), batch()[1]) for x in later)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    session.finish("closed")
+    assert [step.scalars["context/input/same_rows", 0] for step in session.made[0].steps] == [0, 1, 1]
+
+
+@pytest.mark.parametrize(("act", "wrong"), [(lambda y: y, 1), (lambda y: F.log_softmax(y, -1), 0)])
+@pytest.mark.parametrize("parts", [1, 4])
+def test_a_loss_function_that_was_taken_from_torch_before_is_seen_in_the_graph(watch, act, wrong, parts):
+    taken = torch._C._nn.nll_loss_nd        # what a function of torch's is that was imported before it was replaced
+    steps, run = train(watch, [batch(seed=n) for n in range(3)], act=act, loss=lambda given, y: taken(given, y, None, 1, -100) / parts)
+    assert [step["loss_input/wrong"] for step in steps] == [wrong] * 3
+    assert [said for _, said in run.contexts["loss_input"]] == [{"function": "nll_loss", "shape": [4]}]
+    assert steps[0]["labels/count"] == 16

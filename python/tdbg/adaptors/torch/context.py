@@ -27,6 +27,7 @@ from ..structure import first
 from .data import Data
 from .module_modes import ModuleModes
 from .params import READER, local
+from .unregistered import AFTER, Unregistered
 from .unseen import unseen
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Context(BaseContext):
         self.uncounted = 0      # steps of an optimizer without any gradient: its own count does not know of them
         self._uncounted_told = 0
         self.data = Data(session)
+        self.unregistered = Unregistered(session)
         self.modes = ModuleModes()
 
     # Scalars ------------------------------------------------------------------------------------------------
@@ -153,6 +155,23 @@ class Context(BaseContext):
             gradient = None if left is None else local(left)
             if gradient is not None and gradient.layout is torch.strided:
                 self._left = weakref.ref(parameters[-1]), gradient._version, _mark_of_first(gradient)
+
+    @unseen
+    def differentiated(self, tensors: torch.Tensor | Sequence[torch.Tensor]) -> None:
+        """A backward of `tensors` is about to run."""
+        session = self.session
+        if not self.enabled or session.idle[TRAIN]:
+            return
+        if self.data.due:
+            try:
+                self.data.differentiated(tensors)
+            except BaseException as error:
+                session.guard.failed("labels", error, self.data.give_up)
+        if self.unregistered.due and self.data.steps >= AFTER:
+            try:
+                self.unregistered.look(tensors)
+            except BaseException as error:
+                session.guard.failed("layers in a list", error, self.unregistered.give_up)
 
     def before_backward(self) -> None:
         """backward adds to the gradients that are there."""

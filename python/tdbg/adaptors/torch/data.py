@@ -18,6 +18,7 @@ output is no data), and anything while a dispatch mode of the script's is on, wh
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -48,6 +49,9 @@ _READ = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64, 
 #: Nodes of a graph that pass on what they are given, as it is or a part of it.
 _PASS_ON = ("View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Select", "Index", "Permute", "Transpose",
             "ToCopy", "Clone", "Alias", "Expand")
+#: Those between a loss function and what is differentiated: accumulation, a scaler.
+_FACTORS = ("Div", "Mul", "ToCopy", "View", "Reshape")
+DEEP = 5
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
 
@@ -114,6 +118,7 @@ class Data:
         self._ready: list[tuple[str, Any]] = []          # numbers for the step, a device's as tensors
         self._seen: set[str] = set()                     # what of the step at hand was looked at
         self._looked_at: Any = lambda: None              # weak: the input that was
+        self._alike: int | None = None                   # where in `_ready` it is said that all its rows are one
         self._counts: dict[int, int] | None = {}         # class -> how often; None: they are too many
         self._batches = 0
         self._padding: int | None = None
@@ -126,10 +131,13 @@ class Data:
 
     def given(self, args: tuple[Any, ...], kwargs: dict[str, Any], even_so: bool = False) -> None:
         """A training forward is given these. `even_so`: its loss turned out not to be finite."""
-        if "input" in self._seen:
+        if "input" in self._seen and self._alike is None:
             return
         tensor = args[0] if args and type(args[0]) is torch.Tensor else first(torch.Tensor, args, kwargs.values())
         if type(tensor) is not torch.Tensor or not _plain(tensor):
+            return
+        if "input" in self._seen:
+            self._again(tensor)
             return
         if not self._is_due(tensor) and not (even_so and tensor.numel() * tensor.dtype.itemsize <= LARGEST):
             return
@@ -140,6 +148,15 @@ class Data:
         with torch.no_grad():
             alone = not tensor.is_floating_point() or _alone(tensor, args, kwargs)
             self._input(tensor.detach(), kwargs.get("attention_mask"), alone)
+
+    def _again(self, tensor: torch.Tensor) -> None:
+        """The model is called once more in the step. A policy begins all its episodes in one state, and goes on."""
+        if tensor.device.type != "cpu" or not tensor.dim() or _dispatch_modes() or tensor.numel() * tensor.dtype.itemsize > SMALL:
+            return
+        with torch.no_grad():
+            if self._alike is not None and not bool((tensor == tensor[:1]).all()):
+                self._ready[self._alike] = ("input/same_rows", 0)
+                self._alike = None
 
     def bad_loss(self, tensor: torch.Tensor | None) -> None:
         """A loss is not finite. `tensor`: the model's first input, if that still lives."""
@@ -153,6 +170,7 @@ class Data:
             # A step of several batches: the first was looked at, and it is this one that counts.
             self._seen.discard("input")
             self._ready = [(name, value) for name, value in self._ready if not name.startswith("input/")]
+            self._alike = None
         self.given((tensor,), {}, even_so=on_host)
 
     def compared(self, function: str, given: Any, target: Any, ignored: Any, masked: bool = False) -> None:
@@ -172,13 +190,42 @@ class Data:
             elif function in ("cross_entropy", "nll_loss") and given.dim() >= 1:     # of any size: only rows are read
                 self._logits(function, given.detach())
 
+    def differentiated(self, tensors: torch.Tensor | Sequence[torch.Tensor]) -> None:
+        """A backward of `tensors` is about to run. A loss function that was taken from torch before tdbg was attached
+        (`from torch.nn.functional import nll_loss`) is seen by nobody; its graph has what it was given."""
+        given = (tensors,) if isinstance(tensors, torch.Tensor) else tensors
+        if "loss" in self._seen or len(given) != 1 or not isinstance(given[0], torch.Tensor):
+            return
+        node = given[0].grad_fn
+        for _ in range(DEEP):
+            if node is None:
+                return
+            name = node.name()
+            if name.startswith("NllLoss"):
+                break
+            if not name.startswith(_FACTORS) or not node.next_functions:
+                return
+            node = node.next_functions[0][0]
+        else:
+            return
+        try:
+            value, target = node._saved_self, node._saved_target
+        except RuntimeError:        # freed, or written to since
+            return
+        self.compared("nll_loss", value, target, node._saved_ignore_index)
+
+    @property
+    def steps(self) -> int:
+        """Of the training, that were recorded."""
+        return self._steps
+
     def step_ends(self) -> None:
         """An optimizer is about to step: what was looked at is the step's. Of several in a step it is the first one's,
         so that it is always the same model's."""
         if self._off:
             return
         context, ready = self._session.context, self._ready
-        self._ready = []
+        self._ready, self._alike = [], None
         self._seen.clear()
         if self._session.steps_closed == self._told_in:
             return
@@ -238,6 +285,7 @@ class Data:
         if alone and x.dim() and x.shape[0] >= 4 and size >= 64 and size * x.dtype.itemsize <= SMALL:
             same = not host or torch.equal(x[0], x[1])
             self._number("input/same_rows", (x == x[:1]).all() if same else 0)
+            self._alike = len(self._ready) - 1 if host and self._ready[-1][1] else None
         if not floats:
             self._tokens(x, mask, low, high)
         if not self._described:

@@ -467,6 +467,7 @@ class Session(LoopSession):
         self.optimizers.left_by_exception()
         self._undifferentiated = None
         self.context.before_backward()
+        self.context.differentiated(tensors)
         self.evaluations.differentiated(tensors)
         self.losses.backward(tensors)
         if self.verify is not None:
