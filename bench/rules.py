@@ -39,8 +39,8 @@ def rule_flags(rules):
     return [word for rule in rules for word in ("--rule", *rule)]
 
 
-def write(directory, tensors, steps, rate=0):
-    subprocess.run([str(RUNS), "write", str(directory), str(tensors), str(steps), str(rate)], check=True)
+def write(directory, tensors, steps, rate=0, how="write"):
+    subprocess.run([str(RUNS), how, str(directory), str(tensors), str(steps), str(rate)], check=True)
 
 
 def timed(command, codes=(0,)):
@@ -91,14 +91,35 @@ def check_against_reading(scratch, rounds):
             "rules": len(SUMMARY_RULES), "steps_judged": statuses}
 
 
-def watcher_share(scratch, seconds):
-    """CPU seconds of `tdbg watch` per second, while 300 gradients come at 100 steps a second."""
-    run = scratch / "watched"
-    writer = subprocess.Popen([str(RUNS), "write", str(run), "300", str(100 * seconds), "100"])
+def profile_against_reading(scratch, rounds):
+    """Replay of a training of 150 weights and their gradients by the profile, against reading its statistics once: user
+    and system time of both, which a busy machine moves least."""
+    run = scratch / "profile"
+    write(run, 300, 5_000, how="train")
+    seconds = {}
+    for name, command in (("read", [RUNS, "read", run]), ("check", [TDBG, "check", run, "--rule", "Profile", "--json"])):
+        for _ in range(rounds + 1):
+            child = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True)
+            out = child.stdout.read()
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            assert child.returncode == 0, out
+            seconds[name] = min(seconds.get(name, 1e9), usage.ru_utime + usage.ru_stime)
+    assert json.loads(out)["rules"][0]["steps_judged"] == 5_000, out
+    return {"check_cpu_seconds": seconds["check"], "read_cpu_seconds": seconds["read"],
+            "ratio": seconds["check"] / seconds["read"], "us_a_step": 1e6 * seconds["check"] / 5_000}
+
+
+def watcher_share(scratch, seconds, how="write", rate=100, flags=None):
+    """CPU seconds of `tdbg watch` per second, while 300 tensors come at `rate` steps a second. Without flags the profile
+    judges."""
+    run = scratch / f"watched-{how}"
+    flags = rule_flags(SUMMARY_RULES) if flags is None else flags
+    writer = subprocess.Popen([str(RUNS), how, str(run), "300", str(rate * seconds), str(rate)])
     while not (run / "run.json").exists():
         time.sleep(0.01)
     begin = time.monotonic()
-    watcher = subprocess.Popen([TDBG, "watch", str(run), *rule_flags(SUMMARY_RULES), "--json", "--quiet"],
+    watcher = subprocess.Popen([TDBG, "watch", str(run), *flags, "--json", "--quiet"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(watcher.pid, 0)
     wall = time.monotonic() - begin
@@ -177,6 +198,8 @@ def main():
         figures = {"vanishing": vanishing_against_smdebug(scratch, rounds)}
         figures["check"] = check_against_reading(scratch, rounds)
         figures["watcher"] = watcher_share(scratch, 5 if given.quick else 20)
+        figures["profile"] = profile_against_reading(scratch, rounds)
+        figures["profile_watcher"] = watcher_share(scratch, 5 if given.quick else 20, "train", 50, [])
     v, c, w = figures["vanishing"], figures["check"], figures["watcher"]
     print(f"VanishingGradient, 100 tensors x 10,000 steps: tdbg check {v['tdbg_seconds']:.3f} s", end="")
     if "ratio" in v:
@@ -187,6 +210,10 @@ def main():
     print(f"{c['rules']} summary rules, 300 tensors x 10,000 steps: check {c['tdbg_check_seconds']:.3f} s, reading "
           f"{c['read_seconds']:.3f} s: {c['ratio']:.2f} (bar: 3)")
     print(f"watcher, 300 tensors at 100 steps/s: {100 * w['share_of_a_core']:.1f} % of a core (bar: 10)")
+    p, w = figures["profile"], figures["profile_watcher"]
+    print(f"profile, 150 weights and gradients x 5,000 steps: check {p['check_cpu_seconds']:.3f} s of a core, reading "
+          f"{p['read_cpu_seconds']:.3f} s: {p['ratio']:.1f} times ({p['us_a_step']:.0f} us a step)")
+    print(f"watcher with the profile, 300 tensors at 50 steps/s: {100 * w['share_of_a_core']:.1f} % of a core (bar: 5)")
     if given.json:
         given.json.write_text(json.dumps(figures, indent=1))
     return 0

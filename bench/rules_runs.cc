@@ -1,8 +1,12 @@
 // Runs for bench/rules.py, and the time of reading one.
 //
 //   rules_runs write DIRECTORY TENSORS STEPS [RATE]   statistics of TENSORS gradients and a loss; RATE steps
-//   a second rules_runs read DIRECTORY                         seconds to open a run and to read every
-//   statistic once
+//   a
+//                                                     second
+//   rules_runs train DIRECTORY TENSORS STEPS [RATE]   half of them weights, which an optimizer moves, with
+//   the
+//                                                     context that the profile reads
+//   rules_runs read DIRECTORY                         seconds to open a run and to read every statistic once
 //
 // Values are small and never a hit of a summary rule, so that rules look at every step.
 #include <chrono>
@@ -30,9 +34,20 @@ int Fail(const tdbg::Status& status) {
   return 1;
 }
 
-int Write(const std::string& directory, int tensors, int steps, double rate) {
+// What PyTorch's adaptor says of a model once.
+void PutTopics(Run& run, int weights) {
+  std::string names;
+  for (int i = 0; i < weights; ++i)
+    names += (i ? ", \"Net_layer" : "\"Net_layer") + std::to_string(i) + ".weight\"";
+  run.PutContext("optimizer/SGD", R"({"class": "SGD", "groups": [{"parameters": [)" + names +
+                                      R"(], "options": {"momentum": 0.9, "weight_decay": 0}}]})");
+  run.PutContext("parameters", R"({"in_no_optimizer": [], "frozen": []})");
+  run.PutContext("batch", R"({"dtype": "float32", "shape": [64, 32]})");
+}
+
+int Write(const std::string& directory, int tensors, int steps, double rate, bool trains) {
   tdbg::plan::Plan plan = tdbg::plan::Plan::Default();
-  plan.context = false;
+  plan.context = trains;
   auto opened = Run::Open({.directory = directory, .plan_json = plan.ToJson()});
   if (!opened.ok()) return Fail(opened.status());
   const auto run = *std::move(opened);
@@ -44,19 +59,33 @@ int Write(const std::string& directory, int tensors, int steps, double rate) {
   std::vector<const void*> data;
   for (int i = 0; i < tensors; ++i) {
     for (float& value : values[static_cast<size_t>(i)]) value = normal(random);
-    ids.push_back(run->Define({.name = "gradient/Net_layer" + std::to_string(i) + ".weight",
-                               .kind = "gradient",
-                               .dtype = DType::kFloat32,
-                               .shape = {kElements}}));
+    const bool weight = trains && i % 2 == 0;
+    const std::string name = "Net_layer" + std::to_string(trains ? i / 2 : i) + ".weight";
+    tdbg::TensorSpec spec{.name = weight ? name : "gradient/" + name, .kind = weight ? "weight" : "gradient"};
+    spec.module_kind = "linear";
+    spec.dtype = DType::kFloat32;
+    spec.shape = trains ? std::vector<int64_t>{4, 4} : std::vector<int64_t>{kElements};
+    ids.push_back(run->Define(std::move(spec)));
     data.push_back(values[static_cast<size_t>(i)].data());
   }
   float loss = 10;
   ids.push_back(run->Define({.name = "CrossEntropyLoss_output_0", .kind = "loss", .dtype = DType::kFloat32}));
   data.push_back(&loss);
+  std::vector<Run::Id> series;
+  for (const char* const name :
+       {"lr/SGD/0", "optimizer_step/SGD", "gradients_absent", "batch_size", "batch_fingerprint"})
+    if (trains) series.push_back(run->Define({.name = std::string("context/") + name, .kind = "scalar"}));
   const Clock::time_point begin = Clock::now();
   for (int step = 0; step < steps; ++step) {
     loss = 10 - 9 * static_cast<float>(step) / static_cast<float>(steps);
-    if (run->BeginStep(tdbg::ModeKey::kTrain)) run->PutMany(ids, data);
+    for (int i = 0; trains && i < tensors; i += 2)
+      values[static_cast<size_t>(i)][0] += 1e-3F * normal(random);
+    if (run->BeginStep(tdbg::ModeKey::kTrain)) {
+      if (trains && step == 0) PutTopics(*run, tensors / 2);
+      run->PutMany(ids, data);
+      const double of_step[] = {0.01, 1.0 * step, 0, 64, 1.0 * step};
+      for (size_t i = 0; i < series.size(); ++i) run->PutScalar(series[i], of_step[i]);
+    }
     run->EndStep();
     if (rate > 0) std::this_thread::sleep_until(begin + std::chrono::duration<double>((step + 1) / rate));
   }
@@ -93,9 +122,10 @@ int Read(const std::string& directory) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc >= 5 && std::strcmp(argv[1], "write") == 0)
-    return Write(argv[2], std::atoi(argv[3]), std::atoi(argv[4]), argc > 5 ? std::atof(argv[5]) : 0);
+  const bool trains = argc >= 5 && std::strcmp(argv[1], "train") == 0;
+  if (trains || (argc >= 5 && std::strcmp(argv[1], "write") == 0))
+    return Write(argv[2], std::atoi(argv[3]), std::atoi(argv[4]), argc > 5 ? std::atof(argv[5]) : 0, trains);
   if (argc == 3 && std::strcmp(argv[1], "read") == 0) return Read(argv[2]);
-  std::fprintf(stderr, "rules_runs write DIRECTORY TENSORS STEPS [RATE] | read DIRECTORY\n");
+  std::fprintf(stderr, "rules_runs write|train DIRECTORY TENSORS STEPS [RATE] | read DIRECTORY\n");
   return 2;
 }

@@ -60,8 +60,10 @@ TEST(IncidentsTest, WhatIsWiredWronglyOnlyLaterMayFollowFromSomething) {
 TEST(IncidentsTest, UnitsThatDieAtOnceLeadTheLossThatIsBackThen) {
   EXPECT_EQ(Ids(Found({{"loss_back", 68}, {"zero_gradient", 73}, {"dead_units", 84}})),
             "zero_gradient>loss_back>dead_units ");
-  EXPECT_EQ(Ids(Found({{"loss_back", 68}, {"dead_units", 84}})), "loss_back>dead_units ");
-  EXPECT_EQ(Ids(Found({{"loss_back", 68}, {"dead_units", 83}})), "dead_units>loss_back ");
+  EXPECT_EQ(Ids(Found({{"loss_back", 68}, {"zero_gradient", 74}})), "loss_back>zero_gradient ");
+  EXPECT_EQ(Ids(Found({{"gradient_underflow", 9}, {"zero_gradient", 9}})),
+            "gradient_underflow>zero_gradient ");
+  EXPECT_EQ(Ids(Found({{"diverging", 40}, {"dead_units", 50}})), "diverging>dead_units ");
   EXPECT_EQ(Ids(Found({{"weights_replaced", 64}, {"loss_back", 68}, {"zero_gradient", 73}})),
             "weights_replaced>loss_back>zero_gradient ");
   EXPECT_EQ(Ids(Found({{"loss_back", 68}, {"gradient_jump", 70}})), "loss_back>gradient_jump ");

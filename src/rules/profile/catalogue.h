@@ -39,7 +39,7 @@ struct DetectorInfo {
   Confidence confidence;
   std::string_view title;   ///< a headline: "parameters get no gradient"
   std::string_view advice;  ///< what to do next
-  int told_after = 0;       ///< of *Learning*: steps that it was seen before it was told
+  int told_after = 0;       ///< steps that it was seen before it was told, where that decides what leads
 };
 
 /// In order of precedence: if two findings begin at one step, the detector that comes first is the cause.

@@ -88,16 +88,10 @@ std::optional<double> Digest::series(const std::string& name) const {
   return found == series_.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::vector<Digest::OfRank> Digest::by_rank(const std::string& name) const {
-  std::vector<OfRank> values;
-  if (!series_.contains(name)) return values;
-  for (const StepContext::Scalar& scalar : step_->scalars()) {
-    const auto found = series_names_.find(scalar.tensor);
-    if (found == series_names_.end() || scalar.sub.sub != 0 || found->second != name) continue;
-    if (values.empty() || values.back().worker != scalar.worker)
-      values.push_back({scalar.worker, scalar.value});
-  }
-  return values;
+const std::vector<Digest::OfRank>& Digest::by_rank(const std::string& name) const {
+  static const std::vector<OfRank>* const kNone = new std::vector<OfRank>;
+  const auto found = series_of_ranks_.find(name);
+  return found == series_of_ranks_.end() ? *kNone : found->second;
 }
 
 std::vector<Digest::OfRank> Digest::loss_by_rank() const {
@@ -308,10 +302,17 @@ void Digest::LearnContext() {
 
 void Digest::TakeSeries() {
   series_.clear();
-  for (const StepContext::Scalar& scalar : step_->scalars()) {
+  for (auto& [name, values] : series_of_ranks_) values.clear();
+  const auto all = step_->scalars();  // by rank
+  const bool several = !all.empty() && all.front().worker != all.back().worker;
+  for (const StepContext::Scalar& scalar : all) {
     const auto found = series_names_.find(scalar.tensor);
     if (found == series_names_.end() || scalar.sub.sub != 0) continue;
     series_.try_emplace(found->second, scalar.value);  // the lowest rank's
+    if (!several) continue;
+    std::vector<OfRank>& values = series_of_ranks_[found->second];
+    if (values.empty() || values.back().worker != scalar.worker)
+      values.push_back({scalar.worker, scalar.value});
   }
 }
 

@@ -104,12 +104,12 @@ class Digest {
   const std::string* topic(std::string_view name) const { return step_->Context(name); }
   /// Of the step's series in the collection context, without that prefix: "loss_scale", "grad_norm", ...
   std::optional<double> series(const std::string& name) const;
-  /// Of one series what each rank that has it says, by rank, in place of the lowest rank's.
+  /// Of one series what each rank that has it says, by rank; empty where all of the step's are one rank's.
   struct OfRank {
     WorkerIndex worker = 0;
     double value = 0;
   };
-  std::vector<OfRank> by_rank(const std::string& name) const;
+  const std::vector<OfRank>& by_rank(const std::string& name) const;
   /// The first loss of the step, of each rank.
   std::vector<OfRank> loss_by_rank() const;
   const std::vector<std::string>& absent() const { return absent_; }  ///< parameters without a gradient
@@ -152,6 +152,7 @@ class Digest {
   std::vector<std::string> labels_;                           // of the optimizers seen so far
   std::map<TensorIndex, std::string> series_names_;
   std::map<std::string, double> series_;
+  std::map<std::string, std::vector<OfRank>> series_of_ranks_;
   std::vector<LossValue> loss_values_;  // of all ranks
   std::vector<Group> groups_;
   std::vector<Nonfinite> nonfinite_;

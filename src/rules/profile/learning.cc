@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kSteps = 10, kLongSteps = 20;
 constexpr size_t kPastLosses = 20;
+constexpr double kFewRows = 8;
 
 std::string GradientName(const Digest& step, const Parameter& parameter) {
   return parameter.gradient ? step.step().tensor(*parameter.gradient).name : parameter.name;
@@ -216,8 +217,10 @@ class LossBack : public Detector {
       return;
     }
     // Whose targets are another network's, its loss is high for a while whenever that one is brought up to
-    // date.
-    if (high_ < (loss.kind == LossKind::kRegression ? kLongSteps : 5) || past_.Median() > 0.5 * beginning ||
+    // date; and batches of two are bad by chance.
+    const bool jumps =
+        loss.kind == LossKind::kRegression || step.series("batch_size").value_or(kFewRows) < kFewRows;
+    if (high_ < (jumps ? kLongSteps : 5) || past_.Median() > 0.5 * beginning ||
         past_.Max() > 0.75 * beginning)
       return;
     told_ = true;

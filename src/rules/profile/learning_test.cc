@@ -12,8 +12,9 @@ namespace tdbg::rules::profile {
 namespace {
 
 TEST(Learning, ALossThatIsBackWhereItBegan) {
-  const auto run = [](const char* loss, double back, int until) {
+  const auto run = [](const char* loss, double back, int until, double rows = 32) {
     Training training(AddLearning, DType::kFloat32, loss);
+    training.series["batch_size"] = rows;
     return training.Run(80, [&](int step) {
       training.weight += 0.01;
       training.loss = step < 40 || step >= until ? std::max(0.5, 2 - 0.1 * step) : back;
@@ -23,6 +24,8 @@ TEST(Learning, ALossThatIsBackWhereItBegan) {
   EXPECT_EQ(run("CrossEntropyLoss_output", 1, 80), "");
   EXPECT_EQ(run("MSELoss_output", 2, 80), "loss_back at 59");
   EXPECT_EQ(run("MSELoss_output", 2, 55), "") << "a target network was brought up to date";
+  EXPECT_EQ(run("CrossEntropyLoss_output", 2, 50, 2), "") << "some batches of two";
+  EXPECT_EQ(run("CrossEntropyLoss_output", 2, 80, 2), "loss_back at 59");
 }
 
 // \param zeros  elements of the first matrix' gradient, of 256, that are 0 at a step

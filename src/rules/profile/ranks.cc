@@ -153,7 +153,7 @@ class RanksApart : public Detector {
  private:
   static bool Differ(const Digest& step) {
     for (const Group& group : step.groups()) {
-      const auto rates = step.by_rank(fmt::format("lr/{}/{}", group.optimizer, group.number));
+      const auto& rates = step.by_rank(fmt::format("lr/{}/{}", group.optimizer, group.number));
       for (const Digest::OfRank& one : rates) {
         if (one.value != rates.front().value) return true;
       }

@@ -151,7 +151,8 @@ class Data:
 
     def _again(self, tensor: torch.Tensor) -> None:
         """The model is called once more in the step. A policy begins all its episodes in one state, and goes on."""
-        if tensor.device.type != "cpu" or not tensor.dim() or _dispatch_modes() or tensor.numel() * tensor.dtype.itemsize > SMALL:
+        size = tensor.numel() * tensor.dtype.itemsize
+        if tensor.device.type != "cpu" or not tensor.dim() or size > SMALL or _dispatch_modes():
             return
         with torch.no_grad():
             if self._alike is not None and not bool((tensor == tensor[:1]).all()):
