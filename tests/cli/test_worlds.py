@@ -1,6 +1,7 @@
 """Jobs of several processes under `tdbg run`: what is said while they train is what `tdbg check` says afterwards, and a
 stop arrives. The launcher does not know how many workers there will be; its first worker's files say it."""
 
+import itertools
 import json
 import sys
 
@@ -70,9 +71,11 @@ def train(tdbg):
     if capture.get("verdict") != "good":
         pytest.skip(f"the extension does not load here: {capture['answer']}")
 
+    names = (f"r{n}" for n in itertools.count())    # of a run that is there the second would be the next attempt
+
     def run(flags, *arguments, restarts=0):
-        for attempt in range(3):
-            name = f"r{attempt}"
+        for _ in range(3):
+            name = next(names)
             done = tdbg("run", "--dir", name, *flags, "--", sys.executable, "-m", "torch.distributed.run", "--standalone",
                         "--nproc_per_node", "2", "--max-restarts", str(restarts), "train.py", *map(str, arguments), timeout=120)
             if "terminate called without an active exception" not in done.stderr:
