@@ -493,7 +493,7 @@ def patch(patches: Patches, session: Session) -> None:
                         with hidden():
                             target: Any = args[1] if len(args) > 1 else kwargs.get("target")
                             if type(target) is torch.Tensor:
-                                session.losses.origins.compared_with(target)
+                                session.losses.origins.compared_with(target, result)
                                 given = args[0] if args else kwargs.get("input")
                                 if measures and _differ(given, target):
                                     session.context.broadcast(given, target)

@@ -403,7 +403,7 @@ class OptimizerTensors:
         if nonfinite:
             self.session.losses.origins.bad_batch(self.serial, self.steps, self.params, self.skipped)
         elif nonfinite is not None:
-            self.session.losses.origins.fine(self.serial, self.steps, self.params)
+            self.session.losses.origins.fine(self.serial, self.steps, self.params, self.ref())
 
     def _put_resting(self, fast: list[int], odd: list[int], sub: int) -> list[str]:
         """Weights of the parameters at these positions, which have no gradient. Returns their names."""

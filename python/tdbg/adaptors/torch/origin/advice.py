@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .walk import BUFFER, CONSTANT, INPUT, LABEL, OPERATION, PARAMETER, Birth
+from .birth import BUFFER, CONSTANT, INPUT, LABEL, OPERATION, PARAMETER, Birth
 
 _GUARD_A_LOG = "take log_softmax or logsigmoid of the scores, or clamp what log is given from below (1e-7)"
 _DIVISOR = "add a small number to the divisor, or leave those elements out before the division"
@@ -10,6 +10,8 @@ _CHOOSE_BEFORE = "; a where behind it does not help: the derivative is taken all
 _ABOVE_ZERO = "clamp what it is given above 0 (1e-6)"
 _SUM_LOGARITHMS = "add up logarithms in place of multiplying, or scale down what it is given"
 _UNMASK = "leave one element of each row unmasked, or mask with torch.finfo(dtype).min and not -inf"
+_LOOK_AT_MASK = ("look at what was added to the scores: a mask must leave one element of each row, and neither it nor "
+                 "a bias may hold NaN or +infinity")
 _ENDS = "clamp what it is given to a little inside of its ends (1e-6)"
 
 #: (operation, what was found of it: a key of `numbers`) -> what to do. Of a result, `forward`.
@@ -38,10 +40,14 @@ _FORWARD = {
     ("polygamma", "at_pole"): _ABOVE_ZERO,
     ("softmax", "rows"): _UNMASK,
     ("log_softmax", "rows"): _UNMASK,
+    ("softmax", "nan_rows"): _LOOK_AT_MASK,
+    ("log_softmax", "nan_rows"): _LOOK_AT_MASK,
     ("ctc_loss", "too_long"): "leave such samples out, or give it zero_infinity=True",
     ("batch_norm", "running"): "look at what wrote to its running variance",
     ("nll_loss", "ignored"): "leave such a batch out, or sum the losses and divide by max(count, 1)",
     ("nll_loss", "labels_at_zero"): "look at the labels and at the mask: they contradict each other",
+    ("median", "values"): "leave an empty selection out before the median is taken",
+    ("weight_norm", "zeros"): "look at what made a row of the weight 0: an initialisation, or a pruning",
     ("mean", "values"): "leave an empty selection out before the mean is taken",
     ("var", "correction"): "take it of more than one value, or with correction=0",
     ("std", "correction"): "take it of more than one value, or with correction=0",
@@ -58,6 +64,12 @@ _OF_ANY = {
     "variances": "give it an eps above 0 (1e-5)",
     "negative": "look for what makes its argument negative",
 }
+#: What was found to be so large that no operation is to blame.
+_TOO_LARGE = {
+    "at_first": "look at how that parameter is initialised, or at what was loaded into it",
+    "largest_parameter": "lower the learning rate, or clip gradients: what it is given has grown",
+    "largest_input": "look at what makes the batch, or scale it: no input should be that large",
+}
 #: The same of a derivative, `backward`: the value is finite there, and its slope is not.
 _BACKWARD = {
     ("sqrt", "zeros"): "add a small number below the root: sqrt(x + 1e-12)",
@@ -72,6 +84,11 @@ _BACKWARD = {
     ("reciprocal", "zeros"): "replace the zeros before it divides" + _CHOOSE_BEFORE,
     ("exp", "overflows"): "clamp what exp is given" + _CHOOSE_BEFORE,
     ("expm1", "overflows"): "clamp what it is given" + _CHOOSE_BEFORE,
+    ("pow", "nan"): "leave those elements out before" + _CHOOSE_BEFORE,
+    ("mul", "nan"): "leave those elements out before" + _CHOOSE_BEFORE,
+    ("logaddexp", "infinite"): "mask with -1e4 and not -inf" + _CHOOSE_BEFORE,
+    ("eigh", "repeated"): "add a little noise to the matrix, or leave its eigenvectors out of the loss",
+    ("svd", "repeated"): "add a little noise to the matrix, or leave its singular vectors out of the loss",
     ("entr", "zeros"): "clamp what it is given from below (1e-7)",
     ("hypot", "zeros"): "add a small number to one of its arguments",
 }
@@ -83,14 +100,20 @@ def advice(birth: Birth, direction: str, made_by: str = "") -> str:
     """What a person does next; "" only where the origin was not seen.
 
     :param direction: "forward" (the loss is not finite) or "backward" (a gradient is not, the loss is)
-    :param made_by: of a parameter, who made it so: "initial", "update" or "unknown" (docs/format.md, `update`)
+    :param made_by: of a parameter, who made it so, or what was found of its update (docs/format.md, `update`: `by`,
+        `found`)
     """
     if birth.what == OPERATION:
         return _of_operation(birth, direction)
+    if direction == "backward" and birth.what == LABEL:
+        return "leave out what has no label before the loss is computed: behind it its derivative is taken all the same"
     if birth.what == PARAMETER:
         return {
             "update": "lower the learning rate, or clip gradients; look at what the script itself writes to it",
             "initial": "look at how it is initialised, or at what was loaded into it",
+            "rate": "look at what computes the learning rate",
+            "eps": "give the optimizer an eps that its type holds (1e-4 in float16), or keep the weights in float32",
+            "state": "look at what was loaded into the optimizer, or at what writes to its state",
         }.get(made_by, "look at what writes to it")
     return {
         INPUT: "look for missing values, a division by a deviation of 0 or a logarithm of 0 in what makes the batch",
@@ -101,6 +124,9 @@ def advice(birth: Birth, direction: str, made_by: str = "") -> str:
 
 
 def _of_operation(birth: Birth, direction: str) -> str:
+    for found, said in _TOO_LARGE.items():
+        if found in birth.numbers:
+            return said
     table = _BACKWARD if direction == "backward" else _FORWARD
     for (operation, found), said in table.items():
         if operation == birth.operation and found in birth.numbers:
@@ -115,5 +141,6 @@ def _of_operation(birth: Birth, direction: str) -> str:
         other = "bfloat16 or float32" if dtype == "float16" else "float32"
         return f"compute it in {other}, or scale down what it is given"
     if "largest" in birth.numbers and "limit" in birth.numbers:
-        return "lower the learning rate, or clip gradients: what it is given has grown"
+        return ("scale down what it is given; where it has grown from step to step, lower the learning rate, or clip "
+                "gradients")
     return _LOOK

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import torch
 
 from . import derivatives, evidence, lines, operations
+from .birth import INPUT, LABEL, OPERATION, UNSEEN, Birth, Outside, counted_of
 from .evidence import Because
 from .graph import Graph, Place, Places, TooLarge, Unseen, base_name, is_python, leaf_of, order_of, saved, spoken
 from .lines import Line
-from .values import FINITE, Budget, readable, state_of, values_of
-from .walk import OPERATION, UNSEEN, Birth
+from .values import FINITE, Budget, readable, samples_with_nan, state_of, values_of
 
 MOST_HELD = 6
 MOST_BACKWARDS = 8
@@ -29,6 +29,9 @@ MOST_BYTES = 16 << 20         # of one tensor that is held until the optimizer s
 SEARCHED = 2_000              # nodes nearest to the loss among which they are looked for
 # of the first and of the last parameters: from each of them the graph is gone through once
 MOST_LEAVES = 32
+#: Behind these elements may be gone that were not finite; so many operations behind them are looked at.
+LEAVES_OUT = {"Where", "MaskedFill", "NanToNum", "Index", "MaskedSelect"}
+GUARDED_DEPTH = 3
 MICROS_A_NODE, MICROS_A_TENSOR = 0.2, 2.0
 AFFORDABLE_MICROS = 8.0       # of a step, or a thousandth of it
 
@@ -157,10 +160,19 @@ class Holder:
     def _plan(self, root: Any, tensor: torch.Tensor, affordable: float) -> _Plan:
         way: dict[Any, tuple[Any, int] | None] = {root: None}
         queue, found = [root], []
+        guarded: dict[Any, int] = {}        # behind what leaves elements out -> how far from the loss
+        used: set[tuple[Any, int]] = set()
         for node in queue:
-            if (names := _worth_holding(node, self._on_devices)) is not None:
+            names = _worth_holding(node, self._on_devices, node in guarded)
+            if names is not None and _has_no_vectors(node, used):
+                names = None
+            if names is not None:
                 found.append((node, names))
-            for position, (behind, _) in enumerate(node.next_functions):
+            depth = guarded.get(node, 0) if node in guarded or base_name(node) in LEAVES_OUT else None
+            for position, (behind, number) in enumerate(node.next_functions):
+                used.add((behind, number))
+                if behind is not None and depth is not None and depth < GUARDED_DEPTH:
+                    guarded.setdefault(behind, depth + 1)
                 if behind is not None and behind not in way:
                     way[behind] = node, position
                     queue.append(behind)
@@ -222,12 +234,19 @@ def _power_may_break(exponent: Any) -> bool:
     return not isinstance(exponent, (int, float)) or exponent < 1 or exponent != int(exponent)
 
 
-def _worth_holding(node: Any, on_devices: bool) -> tuple[str, ...] | None:
-    """Under which names it keeps what tells whether its derivative is finite; None: it is finite whatever that is."""
+def _has_no_vectors(node: Any, used: set[tuple[Any, int]]) -> bool:
+    """A decomposition of whose vectors nothing comes into the loss."""
+    numbers = derivatives.VECTORS.get(base_name(node))
+    return numbers is not None and not any((node, number) in used for number in numbers)
+
+
+def _worth_holding(node: Any, on_devices: bool, guarded: bool = False) -> tuple[str, ...] | None:
+    """Under which names it keeps what tells whether its derivative is finite; None: it is finite whatever that is.
+    `guarded`: it may have been given NaN, which something behind it leaves out."""
     base = base_name(node)
-    if is_python(node) or base not in derivatives.SINGULAR:
+    if is_python(node) or base not in derivatives.SINGULAR and not (guarded and base in derivatives.GUARDED):
         return None
-    if base == "Pow":
+    if base == "Pow" and not guarded:
         exponent = getattr(node, "_saved_exponent", None)
         if not _power_may_break(exponent):
             return None
@@ -310,6 +329,37 @@ def _born(base: str, node: str, place: Place, because: Because, line: Line | Non
     )
 
 
+def came_in(gradients: Gradients, parameters: list[torch.Tensor], outside: Iterable[Outside],
+            layer_of: Callable[[torch.Tensor], str]) -> Birth | None:
+    """Labels or an input that are not finite and that the script leaves out of the loss, whose derivatives are taken
+    all the same.
+
+    Of labels that is certain: a loss function was given them. Of an input it is where a layer's product has a gradient
+    that is not finite and its bias has one that is: what came back was finite, so what the layer was given was not.
+    """
+    bad = [(one, values) for one in outside if one.what in (INPUT, LABEL) and not one.changed
+           and (values := values_of(one.tensor, Budget())) is not None and (values.nan or values.posinf)]
+    labels = [found for found in bad if found[0].what == LABEL]
+    if labels:
+        (found, values), = labels[:1]
+    elif len(bad) == 1 and _given_what_is_bad(gradients, parameters, layer_of):
+        (found, values), = bad
+    else:
+        return None
+    rows = samples_with_nan(found.tensor)
+    return Birth(found.what, name=found.name, because=counted_of(values) + (rows.words() if rows is not None else "")
+                 + "; the loss leaves them out, its derivative does not",
+                 numbers={"nan": values.nan, "inf": values.inf, "values": values.count})
+
+
+def _given_what_is_bad(gradients: Gradients, parameters: list[torch.Tensor],
+                       layer_of: Callable[[torch.Tensor], str]) -> bool:
+    """Of each layer with a gradient that is not finite that of the bias is."""
+    layers = {layer_of(p) for p in parameters if id(p) in gradients.bad}
+    biases = {layer_of(p) for p in parameters if p.dim() == 1 and id(p) in gradients.finite}
+    return bool(layers) and "" not in layers and layers <= biases
+
+
 def _by_structure(
     gradients: Gradients, losses: list[torch.Tensor], layer_of: Callable[[torch.Tensor], str], reduced_over: int
 ) -> Birth:
@@ -370,9 +420,11 @@ def _by_structure(
                                             "everywhere: "
                                             f"{', '.join(names[:8])}; what they were taken at was freed by "
                                             "then", candidates=names[:8])
+    half = next((evidence.name_of(dtype) for n in nodes if (dtype := evidence.dtype_of(n)) is torch.float16), "")
     return Birth(UNSEEN, place, because="no operation that leads to the loss is known to have a derivative that is not "
                                         "finite there: it began in the backward, or in what was done to the gradients "
-                                        "since")
+                                        "since" + (f"; part of that backward is in {half}, which holds 65,504 at most "
+                                                   "(scale the loss, with GradScaler)" if half else ""))
 
 
 def _worth_naming(node: Any) -> bool:

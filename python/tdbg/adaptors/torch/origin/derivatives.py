@@ -8,11 +8,34 @@ from typing import Any
 
 import torch
 
-from .evidence import Because, below_zero, number, of, some_are, zero
+from .evidence import Because, below_zero, count_where, number, of, some_are, zero
 from .values import readable
 
 #: Only the result was kept, which does not tell the two apart.
 _BELOW = "negative, or NaN", torch.isnan
+#: Something behind it leaves them out of the loss, and its derivative is taken all the same.
+_LEFT_OUT = "nan", "NaN, which what comes behind it leaves out", torch.isnan
+
+
+def _repeated(values: torch.Tensor | None, noun: str) -> Because | None:
+    """Vectors of values that are the same are not determined: their derivative divides by the difference."""
+    plain = None if values is None else readable(values)
+    if plain is None or plain.shape[-1] < 2:
+        return None
+    ordered = plain.sort(-1).values
+    same = ordered[..., 1:] == ordered[..., :-1]
+    found = int(torch.cat([same[..., :1], same[..., 1:] | same[..., :-1], same[..., -1:]], -1).sum())
+    return Because(f"{found:,} of the {plain.numel():,} {noun} occur more than once: it divides by the difference "
+                   "between them", {"repeated": found, "values": plain.numel()}) if found else None
+
+
+def _of_nothing_added(given: dict[str, torch.Tensor]) -> Because | None:
+    a, b = given.get("self"), given.get("other")
+    if a is None or b is None:
+        return None
+    found, count = count_where(lambda a, b: (a == b) & torch.isinf(a), a, b)
+    return Because(f"in {found:,} of the {count:,} pairs that its derivative was taken at both are -infinity",
+                   {"infinite": found, "values": count}) if found else None
 
 
 def _power_derivative(exponent: Any, given: dict[str, torch.Tensor], taken: str) -> Because | None:
@@ -26,7 +49,7 @@ def _power_derivative(exponent: Any, given: dict[str, torch.Tensor], taken: str)
         conditions.append(("zeros", "0" + with_exponent, zero))
     if exponent != int(exponent):
         conditions.append(("negative", "negative" + with_exponent, below_zero))
-    return some_are(given, ("self",), conditions, taken)
+    return some_are(given, ("self",), [*conditions, _LEFT_OUT], taken)
 
 
 def _powers_derivative(base: torch.Tensor | None, exponent: torch.Tensor, taken: str) -> Because | None:
@@ -63,6 +86,14 @@ def derivative_proof(node: str, exponent: Any, given: dict[str, torch.Tensor]) -
         return at(("self",), "zeros", "0", zero)
     if node == "Xlogy":
         return at(("other",), "zeros", "0", zero, "that it took the logarithm of")
+    if node == "Mul":
+        return at(("self", "other"), "nan", *_LEFT_OUT[1:]) or at(("other",), "nan", *_LEFT_OUT[1:])
+    if node == "LinalgEigh":
+        return _repeated(given.get("eigenvalues"), "eigenvalues")
+    if node == "LinalgSvd":
+        return _repeated(given.get("S"), "singular values")
+    if node in ("Logaddexp", "Logaddexp2"):
+        return _of_nothing_added(given)
     if node == "Log1P":
         return at(("self",), "at_pole", "-1", lambda x: x == -1)
     if node == "Div":
@@ -89,8 +120,15 @@ def derivative_proof(node: str, exponent: Any, given: dict[str, torch.Tensor]) -
 
 #: Whose derivative is not finite somewhere, although their results are.
 SINGULAR = {"Sqrt", "Rsqrt", "Reciprocal", "Pow", "Log", "Log2", "Log10", "Log1P", "Xlogy", "Div", "Acos", "Asin",
-            "Atanh", "Acosh", "Hypot", "Erfinv", "Logit", "Exp", "Expm1", "SpecialEntr"}
+            "Atanh", "Acosh", "Hypot", "Erfinv", "Logit", "Exp", "Expm1", "SpecialEntr",
+            "LinalgEigh", "LinalgSvd", "Logaddexp", "Logaddexp2"}
+#: Whose derivative is NaN where they were given a NaN: that matters only where something behind them leaves it out.
+GUARDED = {"Pow", "Mul"}
+#: Whose vectors have a derivative that is not finite somewhere; their first result's is.
+VECTORS = {"LinalgEigh": (1,), "LinalgSvd": (0, 2)}
 #: What of a node tells.
 DERIVATIVE_OF = {"Sqrt": ("result",), "Rsqrt": ("result",), "Reciprocal": ("result",), "Div": ("other",),
                  "Pow": ("self", "exponent"),
-                 "Hypot": ("result",), "Xlogy": ("other",), "Exp": ("result",), "Expm1": ("result",)}
+                 "Hypot": ("result",), "Xlogy": ("other",), "Exp": ("result",), "Expm1": ("result",),
+                 "LinalgEigh": ("eigenvalues",), "LinalgSvd": ("S",), "Logaddexp": ("self", "other"),
+                 "Logaddexp2": ("self", "other"), "Mul": ("self", "other")}

@@ -118,6 +118,6 @@ class Known:
                     inputs.append(None)
                 else:
                     given[name] = values
-            most = operations.bound(node, inputs, given)
+            most = operations.bound(node, inputs, given, self._given.get(node, {}))
         self._bounds[edge] = most
         return most

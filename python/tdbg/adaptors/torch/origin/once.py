@@ -10,10 +10,11 @@ import torch
 
 from . import backward as _backward
 from . import lines
+from .birth import INPUT, LABEL, Outside
 from .graph import TooLarge
 from .said import inputs_of, record_of
 from .values import FINITE, NAN, Budget, state_of
-from .walk import INPUT, LABEL, Outside, Walk
+from .walk import Walk
 
 
 class Once:

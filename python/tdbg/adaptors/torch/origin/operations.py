@@ -9,6 +9,8 @@ import math
 import re
 from typing import Any
 
+import torch
+
 from ...guard import pass_on
 from .graph import VIEWS, base_name, is_python
 from .values import Values
@@ -38,6 +40,10 @@ TAKES_CONSTANTS = {"Add", "Sub", "Rsub", "Where", "Maximum", "Minimum", "Cat", "
 #: Whose result is infinite for no other reason than its size, if what they were given is finite.
 ADDS_AND_MULTIPLIES = _PRODUCTS | {"Add", "Sub", "Rsub", "Mul", "Sum", "Cumsum", "Mean", "MseLoss", "Addcmul", "Prod",
                                    "Cumprod", "I0"}
+#: Of what these add to their product nothing is kept: a mask of attention, a bias.
+ADD_TO_A_PRODUCT = {"Addmm", "Baddbmm", "Addbmm", "Addmv"}
+#: What leaves -infinity out, and gives NaN where there is nothing else.
+LEAVES_OUT = {"Softmax", "SafeSoftmax", "LogSoftmax"}
 #: What puts an infinity on purpose, so that a softmax leaves it out.
 MASKS = {"MaskedFill", "Where", "Add", "ConstantPadNd", "MaskedScatter", "Sub"}
 #: Of these the ones that put a value of the script's own there.
@@ -64,7 +70,8 @@ _WORDS = {"Addmm": "a matrix product (addmm)", "Mm": "a matrix product (mm)", "B
           "AccumulateGrad": "a parameter", "CompiledFunction": "a compiled region",
           "CheckpointFunction": "a checkpointed segment", "LinalgVectorNorm": "norm", "LinalgSlogdet": "slogdet",
           "LinalgSolveEx": "solve", "LinalgInvEx": "inv", "SpecialEntr": "entr", "SpecialNdtri": "ndtri",
-          "SpecialLogNdtr": "log_ndtr", "SpecialXlog1Py": "xlog1py"}
+          "SpecialLogNdtr": "log_ndtr", "SpecialXlog1Py": "xlog1py", "WeightNormInterface": "weight_norm",
+          "LinalgEigh": "eigh", "LinalgSvd": "svd"}
 _SHORT = {"Addmm": "addmm", "Mm": "mm", "Bmm": "bmm", "ToCopy": "to", "MkldnnRnnLayer": "rnn", "CudnnRnn": "rnn",
           "Mv": "mv", "Baddbmm": "baddbmm", "Log1P": "log1p", "NllLoss2D": "nll_loss", "CompiledFunction": "compiled",
           "CheckpointFunction": "checkpoint"}
@@ -93,9 +100,11 @@ def words(node: Any) -> str:
     return _WORDS.get(base) or short(node)
 
 
-def bound(node: Any, inputs: list[float | None], given: dict[str, Values]) -> float | None:
+def bound(node: Any, inputs: list[float | None], given: dict[str, Values],
+          kept: dict[str, torch.Tensor]) -> float | None:
     """No element of its result is larger in magnitude; None: not known. `inputs`: of its inputs' bounds, in their
-    order, None where one is not known. `given`: values that it kept of its inputs, by name."""
+    order, None where one is not known. `given`: values that it kept of its inputs, by name; `kept`: all tensors that
+    it kept."""
     base = base_name(node)
     if is_python(node):
         return None
@@ -115,10 +124,12 @@ def bound(node: Any, inputs: list[float | None], given: dict[str, Values]) -> fl
     if base in KEEPS or base == "ToCopy":
         return max(every)
     if base in _PRODUCTS:
-        width = _inner_width(node, given)
+        width = _inner_width(node, given, kept)
         return None if width is None else _product(every) * width + max(every)
     if base == "Mul":
         return _product(every)
+    if base == "Pow":
+        return _power_of(getattr(node, "_saved_exponent", None), max(every))
     if base == "Div":
         divisor = given.get("other")
         return known[0] / divisor.largest if divisor and divisor.count == 1 and divisor.largest and known else None
@@ -136,6 +147,16 @@ def _product(magnitudes: list[float]) -> float:
     return first * (others[0] if others else first)
 
 
+def _power_of(exponent: Any, magnitude: float) -> float | None:
+    """Of one that is whole and not negative; others may give NaN."""
+    if not isinstance(exponent, (int, float)) or exponent < 0 or exponent != int(exponent):
+        return None
+    try:
+        return float(magnitude ** exponent)
+    except OverflowError:
+        return math.inf
+
+
 def _elements_of(node: Any) -> float:
     try:
         return float(math.prod(node._input_metadata[0].shape))
@@ -144,11 +165,13 @@ def _elements_of(node: Any) -> float:
         return math.inf
 
 
-def _inner_width(node: Any, given: dict[str, Values]) -> int | None:
+def _inner_width(node: Any, given: dict[str, Values], kept: dict[str, torch.Tensor]) -> int | None:
     """How many products are summed up."""
     for name in ("_saved_mat1_sym_sizes", "_saved_self_sym_sizes"):
         sizes = getattr(node, name, None)
         if sizes:
             return int(sizes[-1])
+    if "batch1" in kept:
+        return int(kept["batch1"].shape[-1])
     counts = [values.count for values in given.values()]
     return max(counts) if counts else None

@@ -179,6 +179,28 @@ def _mean(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Becau
     return Because(f"there was nothing to take it of: its input has the shape {list(sizes)}", {"values": 0})
 
 
+def _middle(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Because | None:
+    """The median."""
+    tensor = given.get("self")
+    if tensor is None or tensor.numel():
+        return None
+    return Because(f"there was nothing to take it of: its input has the shape {list(tensor.shape)}", {"values": 0})
+
+
+def _nothing_times_infinity(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Because | None:
+    a, b = given.get("self"), given.get("other")
+    if a is None or b is None or state != NAN:
+        return None
+    found, count = count_where(lambda a, b: (a == 0) & torch.isinf(b) | (b == 0) & torch.isinf(a), a, b)
+    return Because(f"{found:,} of the {count:,} products that it took {'is' if found == 1 else 'are'} 0 times infinity",
+                   {"infinite": found, "values": count}) if found else None
+
+
+def _length(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Because | None:
+    """weight_norm divides each row of a weight by its length, which it keeps."""
+    return some_are(given, ("result1",), [("zeros", "0", zero)], "that it divided by, the lengths of rows,")
+
+
 def _spread(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Because | None:
     """Variance and standard deviation."""
     tensor = given.get("self")
@@ -202,27 +224,44 @@ def _softmax(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Be
     if result is None or dim is None or state != NAN or result.dim() == 0:
         return None
     dim = dim - (1 << 64) if dim >= 1 << 63 else dim
-    rows = torch.isnan(result).flatten() if result.dim() == 1 else torch.isnan(result).movedim(dim, -1)
-    rows = rows.reshape(-1, result.shape[dim])
-    whole, some, n = int(rows.all(1).sum()), int(rows.any(1).sum()), rows.shape[0]
-    masks = [mask for name, mask in given.items() if name.startswith("mask")]
-    if whole != some or not whole:
+    n = math.prod(result.shape) // max(result.shape[dim], 1)
+    rows = _rows_of(torch.isnan(result), dim)
+    bad = rows.all(1)
+    whole = int(bad.sum())
+    scores = given.get("input 0")
+    if scores is not None and scores.shape == result.shape and not scores.is_complex():
+        return _of_scores(_rows_of(scores, dim), n)
+    if not whole or whole != int(rows.any(1).sum()):
         return None
-    numbers = {"rows": whole, "of": n}
-    for mask in masks:
+    for mask in (mask for name, mask in given.items() if name.startswith("mask")):
         try:
-            full = int(mask.expand(result.shape).movedim(dim, -1).reshape(-1, result.shape[dim]).all(1).sum())
+            full = _rows_of(mask.expand(result.shape), dim).all(1)
         except RuntimeError:
             continue
-        if full == whole:
+        if torch.equal(full, bad):
             return Because(f"in {whole:,} of its {n:,} rows everything was masked: a softmax of nothing but "
-                           "-infinity", numbers)
+                           "-infinity", {"rows": whole, "of": n})
+    # Of a mask that was added nothing is kept.
     if whole == n:
-        rows = "its row is" if n == 1 else f"all of its {n:,} rows are"
-        return Because(f"{rows} NaN from end to end, as a row is in which everything was masked with -infinity, or in "
-                       "which there is a NaN", numbers, forced=False)
-    return Because(f"{whole:,} of its {n:,} rows {'is' if whole == 1 else 'are'} NaN from end to end and the others "
-                   "have none, as a row of nothing but -infinity gives: everything in it was masked", numbers)
+        text = "its row is" if n == 1 else f"all of its {n:,} rows are"
+        text += " NaN from end to end, as a row is in which everything was masked with -infinity"
+    else:
+        text = (f"{whole:,} of its {n:,} rows {'is' if whole == 1 else 'are'} NaN from end to end and the others have "
+                "none, as a row is in which everything was masked with -infinity")
+    return Because(f"{text}, or in which there is +infinity or NaN", {"nan_rows": whole, "of": n}, forced=False)
+
+
+def _rows_of(values: torch.Tensor, dim: int) -> torch.Tensor:
+    return values.movedim(dim, -1).reshape(-1, values.shape[dim])
+
+
+def _of_scores(scores: torch.Tensor, n: int) -> Because | None:
+    masked = int((scores == -math.inf).all(1).sum())
+    if masked:
+        return Because(f"in {masked:,} of its {n:,} rows everything was masked: a softmax of nothing but -infinity",
+                       {"rows": masked, "of": n})
+    above = int((scores == math.inf).any(1).sum())
+    return Because(f"in {above:,} of its {n:,} rows there is +infinity", {"above": above, "of": n}) if above else None
 
 
 def _of_nothing(node: Any, given: dict[str, torch.Tensor]) -> Because | None:
@@ -376,7 +415,8 @@ _PROOFS: dict[str, Callable[[Any, dict[str, torch.Tensor], str | None], Because 
     "SpecialNdtri": _result_of(("outside", "outside of 0 to 1"), ("at_ends", "0 or 1")),
     "LinalgSlogdet": _singular, "LinalgSolveEx": _singular, "LinalgInvEx": _inverse,
     "NativeLayerNorm": _normalised, "NativeGroupNorm": _normalised, "NativeBatchNorm": _by_running_statistics,
-    "CtcLoss": _ctc,
+    "CtcLoss": _ctc, "Median": _middle, "Nanmedian": _middle, "Mul": _nothing_times_infinity,
+    "WeightNormInterface": _length,
 }
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from .advice import advice
+from .birth import BUFFER, CONSTANT, INPUT, LABEL, OPERATION, PARAMETER, UNSEEN, Birth
 from .lines import Line
-from .walk import BUFFER, CONSTANT, INPUT, LABEL, OPERATION, PARAMETER, UNSEEN, Birth
 
 
 def inputs_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, torch.Tensor]]:
@@ -34,11 +34,10 @@ def title_of(birth: Birth, direction: str, noun: str) -> str:
         return f"{whose} became {noun}, and where that began could not be seen"
     if birth.what == OPERATION:
         return f"{whose} became {noun} in {birth.said}{where}"
-    if birth.what == PARAMETER:
-        return f"the loss is {noun} because the parameter {birth.name} is not finite"
-    if birth.what in (BUFFER, INPUT, LABEL):
-        what = f"the buffer {birth.name}" if birth.what == BUFFER else birth.name
-        return f"the loss is {noun} because {what} {'are' if birth.what == LABEL else 'is'} not finite"
+    if birth.what in (PARAMETER, BUFFER, INPUT, LABEL):
+        what = f"the {birth.what} {birth.name}" if birth.what in (PARAMETER, BUFFER) else birth.name
+        verb = "is" if direction == "forward" else "are"
+        return f"{whose} {verb} {noun} because {what} {'are' if birth.what == LABEL else 'is'} not finite"
     assert birth.what == CONSTANT
     return f"the loss became {noun} by what {birth.said} was given without a gradient{where}"
 
@@ -77,7 +76,7 @@ def record_of(birth: Birth, direction: str, noun: str, loss: Line | None = None,
         "because": birth.because,
         "numbers": {k: _number(v) for k, v in birth.numbers.items()},
         "became_nan": birth.became_nan,
-        "advice": advice(birth, direction, (history or {}).get("by", "")),
+        "advice": advice(birth, direction, (history or {}).get("found") or (history or {}).get("by", "")),
         "candidates": birth.candidates,
     }
     if line is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 PIECE = 1 << 20           # elements that are looked at at once
+MOST_SAMPLES = 5          # that are told by their numbers
 MAX_BYTES = 4 << 30       # of all tensors of one walk: about four seconds on one core
 
 NAN, INF, FINITE = "nan", "inf", "finite"
@@ -135,11 +137,25 @@ def values_of(tensor: torch.Tensor, budget: Budget) -> Values | None:
     return Values(count, nan, posinf, neginf, zeros, negative, low, high)
 
 
-def samples_with_nan(tensor: torch.Tensor) -> tuple[int, int] | None:
-    """(how many, of how many) rows of the first axis have an element that is not finite; None where that says
-    nothing."""
+class Samples(NamedTuple):
+    """Rows of the first axis that have an element that is not finite. `numbers`: of the first of them."""
+
+    bad: int
+    of: int
+    numbers: list[int]
+
+    def words(self) -> str:
+        told = "" if self.bad == self.of else (
+            f" (sample {self.numbers[0]:,}, counted from 0)" if self.bad == 1 else
+            f" ({', '.join(f'{n:,}' for n in self.numbers)}{', ...' if self.bad > len(self.numbers) else ''}, counted "
+            "from 0)")
+        return f", in {self.bad:,} of {self.of:,} samples{told}"
+
+
+def samples_with_nan(tensor: torch.Tensor) -> Samples | None:
+    """None where that says nothing."""
     plain = readable(tensor)
     if plain is None or plain.dim() < 2 or plain.numel() > 16 * PIECE or not plain.numel():
         return None
     bad = ~torch.isfinite(_as_numbers(plain)).flatten(1).all(1)
-    return int(bad.sum()), plain.shape[0]
+    return Samples(int(bad.sum()), plain.shape[0], [int(n) for n in bad.nonzero().flatten()[:MOST_SAMPLES]])

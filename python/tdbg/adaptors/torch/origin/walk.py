@@ -12,63 +12,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 
 from ...guard import pass_on
 from . import evidence, lines, operations, proofs
+from .birth import BUFFER, CONSTANT, INPUT, LABEL, OPERATION, PARAMETER, UNSEEN, Birth, Outside, counted_of
 from .evidence import Because
 from .graph import CHECKPOINTED, VIEWS, Edge, Place, Places, base_name, is_python, leaf_of, order_of
 from .known import Known
-from .lines import Line
 from .values import INF, NAN, Budget, Values, samples_with_nan
 
 GROWN = 1e4       # no parameter of a training that goes well is larger
-
-OPERATION, PARAMETER, BUFFER, INPUT, LABEL, CONSTANT, UNSEEN = (
-    "operation",
-    "parameter",
-    "buffer",
-    "input",
-    "label",
-    "constant",
-    "unseen",
-)
-
-
-class Outside(NamedTuple):
-    """Something that comes into the graph: `what` is BUFFER, INPUT or LABEL, `name` what it is called."""
-
-    what: str
-    name: str
-    tensor: torch.Tensor
-
-
-@dataclass
-class Birth:
-    """Where it began. `what`: one of the words above; UNSEEN says in `because` why that could not be told."""
-
-    what: str
-    place: Place = field(default_factory=Place)
-    operation: str = ""                  # operations.short of the node
-    node: str = ""                       # autograd's name
-    said: str = ""                       # operations.words of the node
-    name: str = ""                       # of a parameter, buffer, input, label
-    because: str = ""
-    line: Line | None = None             # where the operation was called, if torch kept that
-    numbers: dict[str, Any] = field(default_factory=dict)
-    became_nan: str = ""                 # where an infinity became NaN, in words
-    candidates: list[str] = field(default_factory=list)
-    nodes: int = 0
-    tensors: int = 0
-    bytes: int = 0
-
-    @property
-    def is_seen(self) -> bool:
-        return self.what != UNSEEN
-
+TOO_LARGE = 1e9   # nor is an input
 
 class _Source(NamedTuple):
     state: str
@@ -83,6 +40,7 @@ class Walk(Known):
     """:param losses: what is differentiated; at least one of them is not finite.
     :param parameter_name: of a leaf: its name, None for one that is nobody's
     :param layer_of: of a leaf: the name of its layer
+    :param updated: has an optimizer stepped yet?
     """
 
     def __init__(
@@ -92,8 +50,10 @@ class Walk(Known):
         layer_of: Callable[[torch.Tensor], str],
         outside: Iterable[Outside] = (),
         budget: Budget | None = None,
+        updated: bool = True,
     ) -> None:
         super().__init__(losses, budget)
+        self._updated = updated
         self.places = Places(self.graph, layer_of)
         self.parameter_name, self.layer_of = parameter_name, layer_of
         self.outside = list(outside)
@@ -227,9 +187,7 @@ class Walk(Known):
         tensor = source.tensor
         assert tensor is not None
         values = self._values_of(tensor) or Values(tensor.numel())
-        bad = values.nan or values.inf
-        noun = "NaN" if values.nan else "infinite"
-        text = f"{bad:,} of its {values.count:,} elements {'is' if bad == 1 else 'are'} {noun}"
+        text = counted_of(values)
         numbers = {"nan": values.nan, "inf": values.inf, "values": values.count}
         if source.leaf:
             name = self.parameter_name(tensor)
@@ -252,14 +210,45 @@ class Walk(Known):
             numbers=numbers,
         )
         known = self._recognise(tensor)
-        if known is not None:
+        if known is not None and known.changed:
+            text = f"it is {known.name}, which was changed in place since the model was given it"
+            birth.because += f"; {text}"
+        elif known is not None:
             birth.what, birth.name = known.what, known.name
         elif source.name == "target":
             birth.what, birth.name = LABEL, "the labels"
         if birth.what in (INPUT, LABEL, CONSTANT) and (rows := samples_with_nan(tensor)) is not None:
-            birth.because += f", in {rows[0]:,} of {rows[1]:,} samples"
-            numbers["samples"], numbers["of"] = rows
+            birth.because += rows.words()
+            numbers["samples"], numbers["of"] = rows.bad, rows.of
+        if birth.what == CONSTANT and not (known and known.changed):
+            birth.because += self._what_came_before(tensor, values)
         return birth
+
+    def _what_came_before(self, tensor: torch.Tensor, values: Values) -> str:
+        """Of a tensor that was computed without a gradient: what may have made it so, among what is known."""
+        told = ""
+        if tensor.dtype in (torch.float16, torch.bfloat16) and values.inf and not values.nan:
+            told += f"; its type is {evidence.name_of(tensor.dtype)}, which holds "
+            told += f"{evidence.number(evidence.limit_of(tensor.dtype))} at most"
+        bad = self._bad_outside()
+        if len(bad) == 1:
+            came = self._values_of(bad[0].tensor)
+            if came is not None:
+                whose = "the parameter " if bad[0].what == PARAMETER else "the buffer " if bad[0].what == BUFFER else ""
+                verb = "are" if bad[0].what == LABEL else "is"
+                told += f"; of what came into the model {whose}{bad[0].name} {verb} not finite: {counted_of(came)}"
+        return told
+
+    def _bad_outside(self) -> list[Outside]:
+        """What came in and is not finite. A mask of -infinity is meant so."""
+        found = []
+        for outside in self.outside:
+            if outside.changed or self._state_of(outside.tensor) not in (NAN, INF):
+                continue
+            values = self._values_of(outside.tensor)
+            if outside.what == LABEL or values is not None and (values.nan or values.posinf):
+                found.append(outside)
+        return found
 
     def _recognise(self, tensor: torch.Tensor) -> Outside | None:
         """By its memory: what autograd kept is often a view."""
@@ -276,7 +265,7 @@ class Walk(Known):
 
     def _computed(self, source: _Source) -> Birth:
         state = source.state
-        candidates = [node for node in source.region if self._can(node)]
+        candidates = [node for node in source.region if self._can(node, source.region)]
         if len(candidates) > 1:
             seen = {
                 node: because
@@ -365,14 +354,11 @@ class Walk(Known):
             because = (
                 proofs.overflow(node, self.given_to(node), self.budget)
                 # A NaN is not too large, and of a loss with rules of its own (ctc) an infinity need not be.
-                if alone and state == INF and base_name(node) in operations.ADDS_AND_MULTIPLIES | {"ToCopy", "Pow"}
+                if alone and (state == INF and base_name(node) == "Pow" or self._overflowed(node, state))
                 else None
             )
-            if because is not None and (grown := self._largest_parameter()) is not None and grown[1] > GROWN:
-                because = Because(f"{because.text}; parameters have grown: {grown[0]} reaches "
-                                  f"{evidence.number(grown[1])} (look at the learning rate)",
-                                  {**because.numbers, "largest_parameter": grown[1]})
-        if because is None and alone and state == INF and base_name(node) in operations.ADDS_AND_MULTIPLIES:
+            because = because and self._with_what_is_large(because)
+        if because is None and alone and self._overflowed(node, state):
             because = proofs.too_large(node)
         if because is None:
             because = self._given_infinities(node)
@@ -382,6 +368,31 @@ class Walk(Known):
                               "is not", {})
         birth.because, birth.numbers = because.text, because.numbers
         return birth
+
+    def _with_what_is_large(self, because: Because) -> Because:
+        """Of what came into the model: what is so large that it, and no operation, is to be looked at."""
+        grown = self._largest_parameter()
+        if grown is not None and grown[1] > GROWN:
+            of, reaches = f"{grown[0]} reaches {evidence.number(grown[1])}", {"largest_parameter": grown[1]}
+            if self._updated:
+                return Because(f"{because.text}; parameters have grown: {of} (look at the learning rate)",
+                               {**because.numbers, **reaches})
+            return Because(f"{because.text}; before the first update {of}: by its initialisation, or in what was "
+                           "loaded", {**because.numbers, **reaches, "at_first": 1})
+        for outside in self.outside:
+            values = self._values_of(outside.tensor) if outside.what == INPUT and not outside.changed else None
+            if values is not None and not values.nan and not values.inf and values.largest > TOO_LARGE:
+                return Because(f"{because.text}; {outside.name} reaches {evidence.number(values.largest)}",
+                               {**because.numbers, "largest_input": values.largest})
+        return because
+
+    def _overflowed(self, node: Any, state: str) -> bool:
+        """Of finite numbers it gives infinity for no other reason than size, and what behind it is NaN came of that."""
+        base = base_name(node)
+        if base == "ToCopy":
+            return True
+        return base in operations.ADDS_AND_MULTIPLIES and (
+            state == INF or not any(self.state(self._through_views(e)) in (NAN, INF) for e in self.graph.inputs(node)))
 
     def _given_infinities(self, node: Any) -> Because | None:
         """What masks put there, as a rule: it is no cause while a softmax leaves it out."""
@@ -423,17 +434,15 @@ class Walk(Known):
 
     def _brought_in(self, birth: Birth) -> Birth:
         """By what needs no gradient and is not kept. Is something known that came in and is not finite?"""
-        bad = [o for o in self.outside if self._state_of(o.tensor) in (NAN, INF)]
+        bad = self._bad_outside()
         if len(bad) == 1:
             values = self._values_of(bad[0].tensor)
             birth.what, birth.name = bad[0].what, bad[0].name
             if values is not None:
-                n = values.nan or values.inf
-                verb, what = "is" if n == 1 else "are", "NaN" if values.nan else "infinite"
-                birth.because = f"{n:,} of its {values.count:,} elements {verb} {what}"
+                birth.because = counted_of(values)
                 birth.numbers = {"nan": values.nan, "inf": values.inf, "values": values.count}
                 if (rows := samples_with_nan(bad[0].tensor)) is not None:
-                    birth.because += f", in {rows[0]:,} of {rows[1]:,} samples"
+                    birth.because += rows.words()
             return birth
         birth.what = CONSTANT
         birth.because = (
@@ -447,6 +456,8 @@ class Walk(Known):
         names = list(dict.fromkeys(operations.short(node) for node in candidates))
         why = {self._unseen[node] for node in source.region if node in self._unseen}
         birth = Birth(UNSEEN, place, candidates=names[:8])
+        if any(self._takes_unkept(node) for node in candidates) and [o.what for o in self._bad_outside()] == [LABEL]:
+            return self._brought_in(birth)
         where = f" {place.words()}" if place.words() else ""
         if CHECKPOINTED in why:
             birth.because = (f"it began{where} in a checkpointed segment, which keeps nothing of what it computes: "
@@ -492,22 +503,43 @@ class Walk(Known):
     def _proof(self, node: Any, state: str | None, region: list[Any]) -> Because | None:
         given = self.given_to(node)
         for n, other in enumerate(region):
-            if base_name(other) == "MaskedFill" and "mask" in (kept := self._given.get(other, {})):
+            kept = self._given.get(other, {})
+            if base_name(other) == "MaskedFill" and "mask" in kept:
                 given[f"mask of {n}"] = kept["mask"]
+            elif base_name(other) == "Where" and "condition" in kept:
+                first, second = (behind is None for behind, _ in other.next_functions)
+                if first != second:
+                    given[f"mask of {n}"] = kept["condition"] if first else ~kept["condition"]
+        because = self._proof_of(node, state, given)
+        if because is not None and not because.forced and base_name(node) in operations.LEAVES_OUT:
+            return self._by_a_mask(node, because, region)
+        return because
+
+    def _by_a_mask(self, node: Any, because: Because, region: list[Any]) -> Because | None:
+        """It may have been one: of what was added to the scores nothing is kept. Has anything been?"""
+        took = [n for n in region if self._takes_unkept(n)
+                or base_name(n) in operations.ADD_TO_A_PRODUCT and n.next_functions[0][0] is None]
+        if not took and not any(base_name(n) in operations.PUTS for n in region):
+            return None
+        if not took:
+            return because
+        return because._replace(text=f"{because.text}; what {operations.words(max(took, key=order_of))} was given "
+                                     "without a gradient is not kept")
+
+    def _proof_of(self, node: Any, state: str | None, given: dict[str, torch.Tensor]) -> Because | None:
         if state is None:
             return proofs.proof(node, given, NAN) or proofs.proof(node, given, INF)
         return proofs.proof(node, given, state)
 
-    def _can(self, node: Any) -> bool:
-        """May it give what is not finite, of inputs that are?"""
+    def _can(self, node: Any, region: list[Any] | None = None) -> bool:
+        """May it give what is not finite, of inputs that are? `region`: the nodes around it whose values are not
+        known."""
         base = base_name(node)
         if is_python(node):
             return True
-        if self._proof(node, None, [node]) is not None:
+        if self._proof(node, None, region or [node]) is not None:
             return True
         if base in operations.KEEPS:
-            if base in ("Softmax", "LogSoftmax") and self.state(Edge(node, 0)) == NAN:
-                return True
             return self._takes_unkept(node) and not self._is_finite(node)
         if self._takes_unkept(node):
             return not self._is_finite(node)

@@ -24,14 +24,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..scaler import scale_of
 from ..unseen import hidden
 from . import backward as _backward
-from . import evidence, lines, updates
+from . import lines, updates
+from .birth import BUFFER, INPUT, LABEL, PARAMETER, UNSEEN, Birth, Outside
 from .graph import TooLarge, order_of
 from .lines import Line
 from .said import inputs_of, record_of, title_of
-from .values import Budget, state_of
-from .walk import BUFFER, INPUT, LABEL, PARAMETER, UNSEEN, Birth, Outside, Walk
+from .values import Budget, state_of, values_of
+from .walk import Walk
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -62,8 +64,9 @@ class Origins:
         # Of losses that were not finite: of the node that made each, its number and name; the line that called it.
         self._lines: list[tuple[int, str, Line]] = []
         self._holder = _backward.Holder(self._layer_of, self.waits)
-        self._given: list[tuple[str, weakref.ref[torch.Tensor]]] = []
+        self._given: list[tuple[str, weakref.ref[torch.Tensor], int]] = []      # with its version then
         self._target: weakref.ref[torch.Tensor] | None = None
+        self._held_target: torch.Tensor | None = None     # until the optimizer steps, where a NaN may be left out of it
         self._losses: list[weakref.ref[torch.Tensor]] = []
         self._layers: dict[int, tuple[str, str]] = {}      # id() of a parameter -> its name, its layer's
         self._in_episode = False        # a loss or a gradient was not finite, and none has been finite since
@@ -72,6 +75,8 @@ class Origins:
         # By optimizer: which of its steps was looked at last, and were weights and gradients finite? None: the
         # gradients were, or the update was left out.
         self._looks: dict[int, tuple[int, bool | None]] = {}
+        self._rates: dict[int, list[float]] = {}    # by optimizer: its learning rates at the last step that was fine
+        self._bad_at_first: dict[str, int] = {}     # parameters that were not finite before the first update: how much
         self._waits: dict[int, list[int]] = {}      # by optimizer: looks that found nothing; steps until the next
         self._before_clip: dict[int, str | None] | None = None
 
@@ -90,15 +95,19 @@ class Origins:
 
     def given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A training forward was given these. Weakly: a batch is not kept alive."""
-        self._given = [(name, weakref.ref(tensor)) for name, tensor in inputs_of(args, kwargs)]
+        self._given = [(name, weakref.ref(tensor), _version_of(tensor)) for name, tensor in inputs_of(args, kwargs)]
 
     def first_input(self) -> torch.Tensor | None:
         """The first tensor that a training forward was given last, if it still lives."""
         return self._given[0][1]() if self._given else None
 
-    def compared_with(self, target: torch.Tensor) -> None:
-        """A loss function was given this to compare with."""
+    def compared_with(self, target: torch.Tensor, result: Any) -> None:
+        """A loss function was given this to compare with, and returned `result`: of many losses the script may leave
+        some out, and then nobody else may hold the target any more when gradients are looked at."""
         self._target = weakref.ref(target)
+        many = isinstance(result, torch.Tensor) and result.dim() > 0
+        small = target.numel() * target.element_size() <= _backward.MOST_BYTES
+        self._held_target = target if many and small and target.is_floating_point() else None
 
     def finite_loss(self, tensors: Sequence[torch.Tensor]) -> None:
         """backward is about to run on these, which are finite, or of which nobody can say without waiting for a
@@ -110,11 +119,14 @@ class Origins:
             self._losses = [weakref.ref(t) for t in tensors]
             self._holder.before_backward(first)
 
-    def fine(self, serial: int, step: int, parameters: list[torch.Tensor]) -> None:
+    def fine(self, serial: int, step: int, parameters: list[torch.Tensor],
+             optimizer: torch.optim.Optimizer | None) -> None:
         """Weights and gradients of this optimizer are, in its step of this number, which is open."""
         self._looks[serial] = step, True
+        self._rates[serial] = updates.rates_of(optimizer) if optimizer is not None else []
         if self._waits:
             self._waits.pop(serial, None)
+        self._held_target = None
         self._holder.forget_of(parameters, len(self._session.optimizers.entries) - 1)
         self._before_clip = None
 
@@ -143,7 +155,8 @@ class Origins:
             budget = Budget()
             noun = "NaN" if any(state_of(t, budget) == "nan" for t in tensors) else "infinite"
             try:
-                walk = Walk(tensors, self._name_of, self._layer_of, self._outside(), budget)
+                walk = Walk(tensors, self._name_of, self._layer_of, self._outside(), budget,
+                            bool(self._session.steps_closed and self._session.has_trained))
                 birth = walk.find()
                 made = {(order_of(node), node.name()) for node in walk.graph.nodes} if called else set()
                 line = next((where for number, name, where in called if (number, name) in made), None)
@@ -165,10 +178,17 @@ class Origins:
 
     def bad_batch(self, serial: int, step: int, parameters: list[torch.Tensor], skipped: bool) -> None:
         """An optimizer is about to step with these. Among them and their gradients something is not finite."""
+        try:
+            self._look_at(serial, step, parameters, skipped)
+        finally:
+            self._held_target = None
+
+    def _look_at(self, serial: int, step: int, parameters: list[torch.Tensor], skipped: bool) -> None:
         before = self._looks.get(serial)
         self._looks[serial] = step, None if skipped else False
         wait = self._waits.setdefault(serial, [0, 0])
         clipped, self._before_clip = self._before_clip, None
+        skipped = skipped and not self._scale_is_down()
         if self._in_episode or skipped or self._searches >= MOST_SEARCHES:
             self._holder.forget()
             return
@@ -184,6 +204,8 @@ class Origins:
                 found = _backward.Gradients({i: s for i, s in clipped.items() if s not in (None, "finite")},
                                             {i: 0.0 for i, s in clipped.items() if s == "finite"})
             if not found.bad:
+                if before is None:
+                    self._remember_first(parameters)
                 self._looks[serial] = step, None
                 wait[0] += 1
                 wait[1] = 1 << min(wait[0], 14)
@@ -196,6 +218,8 @@ class Origins:
             self._searches += 1
             losses = [t for ref in self._losses if (t := ref()) is not None]
             birth = _backward.find(found, self._holder.held, losses, self._layer_of, _ranks())
+            if birth.what == UNSEEN:
+                birth = _backward.came_in(found, parameters, self._outside(), self._layer_of) or birth
         self._holder.forget()
         birth.numbers = {
             **birth.numbers,
@@ -205,6 +229,21 @@ class Origins:
         self._record(
             birth, "backward", "NaN" if "nan" in found.bad.values() else "infinite", time.perf_counter() - began
         )
+
+    def _scale_is_down(self) -> bool:
+        """Of a step that GradScaler left out: has its scale come down to 1, so that no overflow is the scale's?"""
+        scale = scale_of(self._session.optimizers.scaler) if self._session.optimizers.scaler is not None else None
+        if isinstance(scale, torch.Tensor) and scale.device.type != "cpu" and not self.waits:
+            return False
+        return scale is not None and float(scale) <= 1.0
+
+    def _remember_first(self, parameters: list[torch.Tensor]) -> None:
+        """No gradient has been bad yet, and something is: weights, from the start."""
+        budget = Budget()
+        for parameter in parameters:
+            values = values_of(parameter, budget)
+            if values is not None and (bad := values.nan + values.inf) and (name := self._name_of(parameter)):
+                self._bad_at_first[name] = bad
 
     # Names -----------------------------------------------------------------------------------------------------------
 
@@ -230,12 +269,14 @@ class Origins:
         return self._named(leaf)[1]
 
     def _outside(self) -> list[Outside]:
-        found = [Outside(INPUT, name, t) for name, ref in self._given if (t := ref()) is not None]
+        found = [Outside(INPUT, name, t, _version_of(t) != version) for name, ref, version in self._given
+                 if (t := ref()) is not None]
         target = self._target() if self._target is not None else None
         if target is not None:
             found.append(Outside(LABEL, "the labels", target))
         for root in self._session.names.roots:
             found += [Outside(BUFFER, named.name, buffer) for buffer, named in root.buffers()]
+            found += [Outside(PARAMETER, named.name, p) for p, named in root.parameters() if not p.requires_grad]
         self._layers.clear()            # id()s of parameters are those of now
         return found
 
@@ -246,7 +287,7 @@ class Origins:
         cause = direction, birth.what, birth.node, birth.name, *birth.place
         if cause in self._recorded or len(self._recorded) >= MOST_RECORDED:
             return
-        history = self._history(birth.name, bool(birth.numbers.get("nan"))) if birth.what == PARAMETER else {}
+        history = self._history(birth.name, birth.numbers) if birth.what == PARAMETER else {}
         if history.get("by") == "gradient":
             return                  # of which it was said where it began
         self._recorded.add(cause)
@@ -260,11 +301,12 @@ class Origins:
         session.context.origin(TOPIC, json.dumps(record))
         session.black_box.wanted(title_of(birth, direction, noun))
 
-    def _history(self, name: str, is_nan: bool) -> dict[str, Any]:
-        """Of a parameter that is not finite (`is_nan`: NaN is in it): who made it so, as far as the steps before
+    def _history(self, name: str, numbers: dict[str, Any]) -> dict[str, Any]:
+        """Of a parameter that is not finite (`numbers`: how much of it): who made it so, as far as the steps before
         say."""
         session = self._session
-        if not session.steps_closed or not session.has_trained:
+        bad = numbers.get("nan", 0) + numbers.get("inf", 0)
+        if not session.steps_closed or not session.has_trained or 0 < bad <= self._bad_at_first.get(name, 0):
             return {
                 "by": "initial",
                 "text": "it was so before the first update: by its initialisation, or in what was loaded",
@@ -283,22 +325,15 @@ class Origins:
                 "text": "the step before was not looked at, so whether its gradient or its update made it so could "
                         "not be seen",
             }
-        optimizers = [o for entry in owners if (o := entry.ref()) is not None]
-        if is_nan and optimizers and all(map(updates.makes_no_nan, optimizers)):
-            return {"by": "script",
-                    "text": "in the step before it was finite and its gradient was, too, and of finite numbers an "
-                            f"update of {type(optimizers[0]).__name__} makes no NaN: the script wrote to it since, or "
-                            "loaded it"}
-        rates = updates.rates_of(optimizers)
-        with_rate = f" with a learning rate of {' and '.join(f'{r:g}' for r in rates)}" if rates else ""
-        if not is_nan and optimizers and (others := updates.stays_finite(optimizers)) is not None:
-            return {"by": "script", "learning_rates": rates,
-                    "text": f"in the step before it was finite and its gradient was, too, and{with_rate} no finite "
-                            f"gradient takes a weight of its size (the others are {evidence.number(others)} at most) "
-                            "to infinity: the script wrote to it since, or loaded it"}
-        return {"by": "update", "learning_rates": rates,
-                "text": "in the step before it was finite and its gradient was, too: "
-                        f"the update{with_rate} made it so, unless the script wrote to it since"}
+        leaf = next((p for entry in owners for p, named in zip(entry.params, entry.named) if named.name == name), None)
+        last = [updates.Update(o, self._rates.get(entry.serial, [])) for entry in owners
+                if (o := entry.ref()) is not None]
+        return updates.made_by(leaf, last, bool(numbers.get("nan")))
+
+
+def _version_of(tensor: torch.Tensor) -> int:
+    """How often it was written to; of what inference mode made nobody counts."""
+    return -1 if tensor.is_inference() else tensor._version
 
 
 def _ranks() -> int:
