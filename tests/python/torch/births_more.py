@@ -142,6 +142,27 @@ def pruned():
             net[0].weight.data.div_(net[0].weight.data.mul(0))
 
 
+def frozen(make, bias):
+    """Of a layer the bias alone is not trained, and the script spoils it."""
+    def train():
+        net = make()
+        module = net.get_submodule(bias)
+        module.bias.requires_grad_(False)
+        update = sgd([p for p in net.parameters() if p.requires_grad])
+        for step in range(STEPS):
+            if step == FAULT_AT:
+                module.bias[1] = nan
+            update.zero_grad()
+            loss = entropy(net(torch.randn(16, 6)))
+            loss.backward()
+            update.step()
+    return train
+
+
+def convolutions():
+    return nn.Sequential(nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 4, 2), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.Flatten(), nn.Linear(8, 4))
+
+
 def of_a_dictionary():
     class Takes(nn.Module):
         def __init__(self):
@@ -184,6 +205,8 @@ MORE = {
     "a schedule that divides by 0": Birth(warm_up_from_nothing, "forward", "parameter", "", "learning rate of (inf|nan)", ".*"),
     "weights that the script divides by 0": Birth(pruned, "forward", "parameter", "", "the script wrote to it since", ".*0.weight"),
     "three samples of a dictionary": Birth(of_a_dictionary, "forward", "input", "", "in 3 of 16 samples \\(2, 7, 11, counted from 0\\)", "the model's input 'pixels'"),
+    "a frozen bias": Birth(frozen(model, "2"), "forward", "parameter", "", "1 of its 4 elements is NaN", ".*2.bias"),
+    "a frozen bias of a convolution": Birth(frozen(convolutions, "3"), "forward", "parameter|unseen", "", "1 of its 4 elements is NaN|or what it adds", never="\\A(?!.*adds without).*larger than"),
     "log of a count": forward(lambda o, on: (o.abs() + 1).log().mean() / torch.log(torch.tensor(1.0 if on else 2.0)), "div", "divided by 0"),
     "cross entropy of probabilities by hand": forward(lambda o, on: -(F.one_hot(LABELS, 4) * torch.log2(torch.sigmoid(o * (1e4 if on else 1)))).sum(1).mean(), "log2", "that it was given are 0"),
     "square root of a correlation": forward(lambda o, on: (o[:, 0] * o[:, 1] * (0.1 if not on else 1) + (5 if not on else -5)).sqrt().mean(), "sqrt", "negative"),

@@ -161,13 +161,14 @@ class Holder:
         way: dict[Any, tuple[Any, int] | None] = {root: None}
         queue, found = [root], []
         guarded: dict[Any, int] = {}        # behind what leaves elements out -> how far from the loss
+        guarded_ones: list[tuple[Any, tuple[str, ...]]] = []
         used: set[tuple[Any, int]] = set()
         for node in queue:
             names = _worth_holding(node, self._on_devices, node in guarded)
             if names is not None and _has_no_vectors(node, used):
                 names = None
             if names is not None:
-                found.append((node, names))
+                (found if base_name(node) in derivatives.SINGULAR else guarded_ones).append((node, names))
             depth = guarded.get(node, 0) if node in guarded or base_name(node) in LEAVES_OUT else None
             for position, (behind, number) in enumerate(node.next_functions):
                 used.add((behind, number))
@@ -178,6 +179,7 @@ class Holder:
                     queue.append(behind)
             if len(queue) > SEARCHED:
                 break
+        found += guarded_ones          # of which few are at fault
         if not found:
             return _Plan(type(root), [], [])
         try:
@@ -262,6 +264,8 @@ def _worth_holding(node: Any, on_devices: bool, guarded: bool = False) -> tuple[
             return None
         if base == "Div" and value.dim() == 0 and not value.requires_grad and value.grad_fn is None and bool(value):
             return None             # by a number that is not 0
+    if base == "Mul" and all(kept[name].numel() == 1 for name in names):
+        return None                 # with a number
     return names or None
 
 

@@ -92,6 +92,15 @@ def results_of(node: Any) -> int:
     return len(getattr(node, "_input_metadata", ())) or 1
 
 
+def adds_unkept(node: Any) -> bool:
+    """To a product something that has no gradient and is not kept."""
+    base = base_name(node)
+    if base in ADD_TO_A_PRODUCT:
+        return bool(node.next_functions[0][0] is None)
+    return base == "Convolution" and getattr(node, "_saved_bias_sym_sizes_opt", None) is not None \
+        and node.next_functions[2][0] is None
+
+
 def words(node: Any) -> str:
     """The same in a sentence."""
     base = base_name(node)

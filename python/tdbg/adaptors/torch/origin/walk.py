@@ -266,6 +266,8 @@ class Walk(Known):
     def _computed(self, source: _Source) -> Birth:
         state = source.state
         candidates = [node for node in source.region if self._can(node, source.region)]
+        if brought := self._brought_to(source.region, candidates):
+            return brought
         if len(candidates) > 1:
             seen = {
                 node: because
@@ -289,8 +291,20 @@ class Walk(Known):
             return self._did(node, state, source.region, alone=len(candidates) == 1)
         return self._unseen_in(source, candidates)
 
+    def _brought_to(self, region: list[Any], candidates: list[Any]) -> Birth | None:
+        """Where what a softmax was given is not known, and one thing that came into the model is not finite: that, by
+        what took something that is not kept."""
+        took = self._that_took_unkept(region)
+        if (not took or len(self._bad_outside()) != 1
+                or not any(base_name(n) in operations.LEAVES_OUT for n in candidates)
+                or any((because := self._proof(n, None, region)) and because.forced for n in candidates)):
+            return None
+        return self._brought_in(self._birth_in(max(took, key=order_of)))
+
     def _may_give_nan(self, node: Any) -> bool:
         """By what it does, and not only by a number that it was given and that is not kept."""
+        if operations.adds_unkept(node):
+            return not self._is_too_small(node)
         return is_python(node) or base_name(node) not in operations.TAKES_CONSTANTS | operations.KEEPS
 
     def _arrives(self, node: Any, source: _Source) -> bool:
@@ -350,6 +364,8 @@ class Walk(Known):
         because = self._proof(node, own, region)
         if because is None and not is_python(node) and self._takes_unkept(node):
             return self._brought_in(birth)
+        if because is None and operations.adds_unkept(node):
+            return self._brought_in(birth) if self._is_too_small(node) else self._added_or_overflowed(birth, node)
         if because is None:
             because = (
                 proofs.overflow(node, self.given_to(node), self.budget)
@@ -385,6 +401,21 @@ class Walk(Known):
                 return Because(f"{because.text}; {outside.name} reaches {evidence.number(values.largest)}",
                                {**because.numbers, "largest_input": values.largest})
         return because
+
+    def _is_too_small(self, node: Any) -> bool:
+        """Is the result of what it is known to be given below what its type holds?"""
+        most, dtype = self.bound(Edge(node, 0)), evidence.dtype_of(node)
+        return most is not None and dtype is not None and most < evidence.limit_of(dtype)
+
+    @staticmethod
+    def _added_or_overflowed(birth: Birth, node: Any) -> Birth:
+        dtype = evidence.dtype_of(node)
+        held = f"larger than {evidence.name_of(dtype)} holds" if dtype is not None else "too large"
+        birth.what, birth.because = UNSEEN, (
+            f"it began in {birth.said}" + (f", {birth.place.words()}" if birth.place.words() else "")
+            + f": its result is {held}, or what it adds without a gradient (a frozen bias, a mask), which is not kept, "
+            "is not finite")
+        return birth
 
     def _overflowed(self, node: Any, state: str) -> bool:
         """Of finite numbers it gives infinity for no other reason than size, and what behind it is NaN came of that."""
@@ -515,10 +546,12 @@ class Walk(Known):
             return self._by_a_mask(node, because, region)
         return because
 
+    def _that_took_unkept(self, region: list[Any]) -> list[Any]:
+        return [n for n in region if self._takes_unkept(n) or operations.adds_unkept(n)]
+
     def _by_a_mask(self, node: Any, because: Because, region: list[Any]) -> Because | None:
         """It may have been one: of what was added to the scores nothing is kept. Has anything been?"""
-        took = [n for n in region if self._takes_unkept(n)
-                or base_name(n) in operations.ADD_TO_A_PRODUCT and n.next_functions[0][0] is None]
+        took = self._that_took_unkept(region)
         if not took and not any(base_name(n) in operations.PUTS for n in region):
             return None
         if not took:
@@ -546,6 +579,8 @@ class Walk(Known):
         sizes = getattr(node, "_saved_self_sym_sizes", None)
         if base == "Sum" and sizes is not None and math.prod(sizes) == 1:
             return False                # of one number it is that number
+        if operations.adds_unkept(node) and not self._is_finite(node):
+            return True
         most = self.bound(Edge(node, 0)) if operations.results_of(node) == 1 else None
         dtype = evidence.dtype_of(node)
         if base == "ToCopy" and dtype is not None:

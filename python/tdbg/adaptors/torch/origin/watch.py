@@ -105,7 +105,7 @@ class Origins:
         """A loss function was given this to compare with, and returned `result`: of many losses the script may leave
         some out, and then nobody else may hold the target any more when gradients are looked at."""
         self._target = weakref.ref(target)
-        many = isinstance(result, torch.Tensor) and result.dim() > 0
+        many = isinstance(result, torch.Tensor) and result.dim() > 0 and result.requires_grad
         small = target.numel() * target.element_size() <= _backward.MOST_BYTES
         self._held_target = target if many and small and target.is_floating_point() else None
 
@@ -218,7 +218,7 @@ class Origins:
             self._searches += 1
             losses = [t for ref in self._losses if (t := ref()) is not None]
             birth = _backward.find(found, self._holder.held, losses, self._layer_of, _ranks())
-            if birth.what == UNSEEN:
+            if birth.what == UNSEEN and not birth.candidates:
                 birth = _backward.came_in(found, parameters, self._outside(), self._layer_of) or birth
         self._holder.forget()
         birth.numbers = {
