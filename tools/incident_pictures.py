@@ -107,6 +107,28 @@ def gradients_there(run: Any, finding: dict[str, Any] | None) -> Lines:
     return Lines("parameters with a gradient", {"gradients": sorted(found.items())})
 
 
+def counted(title: str, regex: str) -> Evidence:
+    """Series that are there only where there is something to count: 0 at all other steps of training."""
+    def evidence(run: Any, finding: dict[str, Any] | None) -> Lines:
+        sums: dict[float, float] = {s: 0.0 for s in run.steps() if run.mode(s).name == "TRAIN"}
+        for name in run.tensor_names():
+            if re.search(regex, name):
+                for step, value in _points(run, name, "value", "TRAIN"):
+                    sums[step] = sums.get(step, 0.0) + value
+        return Lines(title, {title: sorted(sums.items())})
+    return evidence
+
+
+def not_finite(run: Any, finding: dict[str, Any] | None) -> Lines:
+    """How many tensors have a NaN or an infinity in them."""
+    found: dict[float, float] = {s: 0.0 for s in run.steps() if run.mode(s).name == "TRAIN"}
+    for name in run.tensor_names():
+        if not name.startswith("context/"):
+            for step, value in _points(run, name, "nonfinite_count", "TRAIN"):
+                found[step] = found.get(step, 0.0) + (value > 0)
+    return Lines("tensors that are not finite", {"tensors": sorted(found.items())})
+
+
 def repeats(run: Any, finding: dict[str, Any] | None) -> Lines:
     """Steps in a row with the same batch."""
     points, last, count = [], None, 0
@@ -133,9 +155,9 @@ PICTURES: dict[str, tuple[str, int, Evidence]] = {
     "same_batch": ("stuck_loader", 0, repeats),
     "gradients_kept": ("zero_grad_forgotten", 0, whole_norm("^gradient/", "norm of all gradients")),
     "loss_broadcast": ("target_broadcast", 0, losses()),
-    "left_evaluating": ("train_forgotten", 0, losses()),
+    "left_evaluating": ("train_forgotten", 0, counted("modules in evaluation mode, of a step of training", "^context/trained_in_evaluation$")),
     "norm_frozen": ("eval_left_on", 0, of("length of each running mean", "running_mean$", "l2")),
-    "input_nonfinite": ("standardised_by_zero", 0, of("NaN or infinite elements of the input", INPUT + "(nan|infinite)$")),
+    "input_nonfinite": ("standardised_by_zero", 0, counted("NaN or infinite elements of the input", INPUT + "(nan|infinite)$")),
     "not_logits": ("softmax_in_the_model", 0, losses()),
     "labels_out_of_range": ("labels_of_minus_one", 0, of("smallest label", "^context/labels/min$")),
     "all_padding": ("padded_to_nothing", 0, of("padding in the input, share", INPUT + "(padding|zeros)$")),
@@ -147,7 +169,7 @@ PICTURES: dict[str, tuple[str, int, Evidence]] = {
     "init_scale": ("wide_init", 0, of("deviation of each weight", WEIGHTS, "std", log=True)),
     "constant_weight": ("constant_init", 0, of("deviation of each weight", WEIGHTS, "std")),
     "first_loss": ("inputs_not_scaled", 0, losses(log=True)),
-    "nonfinite": ("log_of_zero", 0, of("NaN in each gradient", "^gradient/", "nan_count")),
+    "nonfinite": ("log_of_zero", 0, not_finite),
     "weight_jump": ("weight_corrupted", 0, of("length of each weight", WEIGHTS, "l2", log=True)),
     "weights_replaced": ("weights_reset", 0, change_of()),
     "loss_jump": ("bad_batch", 0, losses(log=True)),
@@ -165,7 +187,7 @@ PICTURES: dict[str, tuple[str, int, Evidence]] = {
     "diverging": ("momentum_above_one", 0, losses(log=True)),
     "no_improvement": ("random_labels", 0, losses()),
     "validation_rises": ("overfit", 0, losses(evaluation=True)),
-    "evaluated_training": ("eval_forgotten", 0, losses(evaluation=True)),
+    "evaluated_training": ("eval_forgotten", 0, counted("losses of an evaluation in training mode", "^context/evaluated_in_training$")),
 }
 #: Where what is drawn is what the finding measures: the finding's threshold is drawn, so many times as large.
 BARS = {"same_batch": 1.0, "loss_jump": 1.0, "gradient_jump": 1.0, "diverging": 1.0, "dead_units": 100.0}
@@ -225,7 +247,7 @@ class Scale:
         low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
         self.log = log
         if log:
-            low, high = max(low, high * 1e-9), max(high, 1e-30)
+            low, high = max(low, high * 1e-24), max(high, 1e-30)
             low, high = math.log10(low) - 0.1, math.log10(high) + 0.1
         pad = 0.06 * (high - low) or 0.06 * abs(high) or 1.0
         self.low, self.high = (low, high) if log and high - low > 0.3 else (low - pad, high + pad)

@@ -159,7 +159,8 @@ class Holder:
 
     def _plan(self, root: Any, tensor: torch.Tensor, affordable: float) -> _Plan:
         way: dict[Any, tuple[Any, int] | None] = {root: None}
-        queue, found = [root], []
+        queue = [root]
+        found: list[tuple[Any, tuple[str, ...]]] = []
         guarded: dict[Any, int] = {}        # behind what leaves elements out -> how far from the loss
         guarded_ones: list[tuple[Any, tuple[str, ...]]] = []
         used: set[tuple[Any, int]] = set()
@@ -264,7 +265,7 @@ def _worth_holding(node: Any, on_devices: bool, guarded: bool = False) -> tuple[
             return None
         if base == "Div" and value.dim() == 0 and not value.requires_grad and value.grad_fn is None and bool(value):
             return None             # by a number that is not 0
-    if base == "Mul" and all(kept[name].numel() == 1 for name in names):
+    if base == "Mul" and all(isinstance(one := kept[name], torch.Tensor) and one.numel() == 1 for name in names):
         return None                 # with a number
     return names or None
 
