@@ -107,10 +107,12 @@ def gradients_there(run: Any, finding: dict[str, Any] | None) -> Lines:
     return Lines("parameters with a gradient", {"gradients": sorted(found.items())})
 
 
-def counted(title: str, regex: str) -> Evidence:
-    """Series that are there only where there is something to count: 0 at all other steps of training."""
+def counted(title: str, regex: str, looked: str = "") -> Evidence:
+    """Series that are there only where there is something to count: 0 at all other steps of training, or at those that the series
+    `looked` has."""
     def evidence(run: Any, finding: dict[str, Any] | None) -> Lines:
-        sums: dict[float, float] = {s: 0.0 for s in run.steps() if run.mode(s).name == "TRAIN"}
+        steps = [s for s, _ in _points(run, looked, "value", "TRAIN")] if looked else run.steps()
+        sums: dict[float, float] = {s: 0.0 for s in steps if run.mode(int(s)).name == "TRAIN"}
         for name in run.tensor_names():
             if re.search(regex, name):
                 for step, value in _points(run, name, "value", "TRAIN"):
@@ -157,7 +159,7 @@ PICTURES: dict[str, tuple[str, int, Evidence]] = {
     "loss_broadcast": ("target_broadcast", 0, losses()),
     "left_evaluating": ("train_forgotten", 0, counted("modules in evaluation mode, of a step of training", "^context/trained_in_evaluation$")),
     "norm_frozen": ("eval_left_on", 0, of("length of each running mean", "running_mean$", "l2")),
-    "input_nonfinite": ("standardised_by_zero", 0, counted("NaN or infinite elements of the input", INPUT + "(nan|infinite)$")),
+    "input_nonfinite": ("standardised_by_zero", 0, counted("NaN or infinite elements of the input", INPUT + "(nan|infinite)$", "context/input/same_rows")),
     "not_logits": ("softmax_in_the_model", 0, losses()),
     "labels_out_of_range": ("labels_of_minus_one", 0, of("smallest label", "^context/labels/min$")),
     "all_padding": ("padded_to_nothing", 0, of("padding in the input, share", INPUT + "(padding|zeros)$")),
