@@ -170,7 +170,7 @@ PICTURES: dict[str, tuple[str, int, Evidence]] = {
     "labels_sorted": ("never_shuffled", 0, of("classes in a batch", "^context/labels/distinct$")),
     "init_scale": ("wide_init", 0, of("deviation of each weight", WEIGHTS, "std", log=True)),
     "constant_weight": ("constant_init", 0, of("deviation of each weight", WEIGHTS, "std")),
-    "first_loss": ("inputs_not_scaled", 0, losses(log=True)),
+    "first_loss": ("wide_init", 2, losses(log=True)),
     "nonfinite": ("log_of_zero", 0, not_finite),
     "weight_jump": ("weight_corrupted", 0, of("length of each weight", WEIGHTS, "l2", log=True)),
     "weights_replaced": ("weights_reset", 0, change_of()),
@@ -299,6 +299,8 @@ def panel(begin: float, shown: Lines, scale: Scale, last: float, finding: dict[s
     for tick in scale.ticks():
         out.append(f'<text x="{begin - 4:.0f}" y="{scale.at(tick) + 3:.0f}" class="dim small" text-anchor="end">{number(tick)}</text>')
     out.append(f'<text x="{begin + PANEL:.0f}" y="{foot + 14}" class="dim small" text-anchor="end">step {last:,.0f}</text>')
+    if not shown.lines:
+        out.append(f'<text x="{begin + PANEL / 2:.0f}" y="{(TOP + foot) / 2:.0f}" class="dim" text-anchor="middle">it has none</text>')
     if bar is not None:
         out.append(f'<path class="bar" d="M{begin:.0f} {scale.at(bar):.1f}H{begin + PANEL:.0f}"/>')
     for n, points in reversed([*enumerate(shown.lines.values())][:MOST_LINES]):
