@@ -20,8 +20,13 @@ struct Notice {
   int64_t attempt = 0;    ///< of the job, whose step it is
   /// A step that no worker has reached yet: requests to the running job take effect there, on all alike.
   int64_t at_step = -1;
-  std::string details;  ///< for people
-  std::string json;     ///< for programs: the event, one JSON object
+  std::string details;   ///< for people
+  std::string incident;  ///< in one sentence, the first of several
+  std::string advice;    ///< what to do about it; empty of another rule than the profile
+  // Of the profile only:
+  std::string headline;   ///< "parameters get no gradient"
+  std::string incidents;  ///< all that are not muted, in the lines of `tdbg status`
+  std::string json;       ///< for programs: the event, one JSON object
 };
 
 class Action {
@@ -52,8 +57,9 @@ struct JobControl {
 /// "capture:COLLECTION[+COLLECTION ...][:STEPS]" | "checkpoint_stop[:SECONDS]" | "pause[:SECONDS]" |
 /// "blackbox".
 /// \error kInvalidArgument  with what is accepted
-/// exec: `sh -c COMMAND`, 60 seconds, with TDBG_RUN, TDBG_RULE, TDBG_STEP and TDBG_STATUS in its environment
-/// and Notice::json on its standard input. webhook: posts Notice::json, three tries.
+/// exec: `sh -c COMMAND`, 60 seconds, with TDBG_RUN, TDBG_RULE, TDBG_STEP, TDBG_STATUS, TDBG_INCIDENT and
+/// TDBG_ADVICE in its environment and Notice::json on its standard input. webhook: posts Notice::json, three
+/// tries.
 Result<std::unique_ptr<Action>> ParseAction(const std::string& text, const JobControl& job);
 
 /// smdebug's and SageMaker's: a JSON object or a list of objects with a `name` (StopTraining, Email, SMS, in

@@ -22,7 +22,9 @@ class Exec : public Action {
                      {"TDBG_RULE", notice.rule},
                      {"TDBG_STEP", std::to_string(notice.global_step)},
                      {"TDBG_STEP_NAME", notice.step_name},
-                     {"TDBG_STATUS", notice.status}};
+                     {"TDBG_STATUS", notice.status},
+                     {"TDBG_INCIDENT", notice.incident.empty() ? notice.details : notice.incident},
+                     {"TDBG_ADVICE", notice.advice}};
     spawn.pipe_stdin = true;
     spawn.stdin_text = notice.json + "\n";
     TDBG_ASSIGN_OR_RETURN(const CommandResult result, RunCommand(spawn, options_.limit_millis));

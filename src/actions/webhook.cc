@@ -6,6 +6,7 @@
 #include "actions/actions.h"
 #include "actions/command.h"
 #include "base/companion.h"
+#include "base/printable.h"
 #include "base/process.h"
 #include "base/sha256.h"
 #include "base/text.h"
@@ -99,11 +100,13 @@ class Webhook : public Action {
 // libcurl's job.
 std::string MailText(const std::string& from, const std::string& to, const Notice& notice) {
   std::string text =
-      "From: tdbg <" + from + ">\r\nTo: <" + to + ">\r\nSubject: tdbg: " + notice.rule + " " + notice.status +
+      "From: tdbg <" + from + ">\r\nTo: <" + to + ">\r\nSubject: tdbg: " +
+      (notice.headline.empty() ? notice.rule + " " + notice.status : base::Printable(notice.headline)) +
       " at " + (notice.step_name.empty() ? "step " + std::to_string(notice.global_step) : notice.step_name) +
       "\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n"
       "Content-Transfer-Encoding: 8bit\r\n\r\n";
-  const std::string body = notice.details + "\n\nRule " + notice.rule + " of " + notice.run + "\n";
+  const std::string& said = notice.incidents.empty() ? notice.details : notice.incidents;
+  const std::string body = said + "\n\nRule " + notice.rule + " of " + notice.run + "\n";
   for (const char c : body) {
     if (c == '\n') text += '\r';
     text += c;
@@ -151,7 +154,8 @@ class Sms : public Action {
     }
     const nlohmann::json json = {
         {"to", number_},
-        {"text", "SMDebugRule:" + notice.rule + " fired. " + notice.details.substr(0, 300)},
+        {"text", "SMDebugRule:" + notice.rule + " fired. " +
+                     (notice.incident.empty() ? notice.details : notice.incident).substr(0, 300)},
         {"rule", notice.rule},
         {"run", notice.run}};
     const std::string body = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

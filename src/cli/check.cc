@@ -10,6 +10,7 @@
 #include "cli/exit_codes.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
+#include "cli/muted_scripts.h"
 #include "cli/not_run.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -158,6 +159,7 @@ class CheckCommand : public Command {
     TDBG_ASSIGN_OR_RETURN(
         std::vector<rules::RuleStatus> statuses,
         watch::Replay(*trial, configs, base::SystemClock().WallNanos(), &reports, attempt_));
+    NoteUnusableMutes(path);
     const std::vector<std::string> written = WriteReports(path, statuses, reports);
     SetAside(*trial, wanted, &statuses, &not_run);
     const std::vector<watch::Origin> origins = watch::OriginsOf(*trial);
@@ -184,6 +186,10 @@ class CheckCommand : public Command {
       bool told = false;  // an incident has shown the origin
       for (const rules::Incident& incident : incidents) {
         if (incident.detector.empty()) continue;
+        if (incident.muted()) {
+          Print("{:<10}{}\n", "muted", Wrapped(MutedLine(incident, names), 10));
+          continue;
+        }
         std::string_view label = "incident";
         for (const std::string& line : IncidentLines(incident, origins, names)) {
           Print("{:<10}{}\n", label, Wrapped(line, 10));

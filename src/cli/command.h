@@ -39,6 +39,7 @@ std::unique_ptr<Command> MakeReplayCommand();
 std::unique_ptr<Command> MakeLsCommand();
 std::unique_ptr<Command> MakeStatusCommand();
 std::unique_ptr<Command> MakeExplainCommand();
+std::unique_ptr<Command> MakeMuteCommand();
 std::unique_ptr<Command> MakeTensorsCommand();
 std::unique_ptr<Command> MakeShowCommand();
 std::unique_ptr<Command> MakeStepsCommand();

@@ -14,6 +14,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakePruneCommand());
   commands.push_back(MakeStatusCommand());
   commands.push_back(MakeExplainCommand());
+  commands.push_back(MakeMuteCommand());
   commands.push_back(MakeTensorsCommand());
   commands.push_back(MakeShowCommand());
   commands.push_back(MakeStepsCommand());

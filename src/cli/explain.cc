@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
+#include "cli/muted_scripts.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/run_summary.h"
@@ -17,31 +20,82 @@
 #include "cli/terminal.h"
 #include "cli/verdicts.h"
 #include "rules/details.h"
+#include "trial/step_name.h"
 
 namespace tdbg::cli {
 namespace {
 
-constexpr size_t kMostLines = 20, kStepsShown = 6;
+constexpr size_t kMostLines = 20, kIncidentsShown = 3, kMutedShown = 3;
 constexpr int kLabelColumns = 11;
 
-// The last few values before the step, of the field that the finding measured, or the most telling one.
-std::string HistoryOf(const Trial& trial, const rules::Finding& finding) {
+using Values = std::vector<std::pair<int64_t, double>>;
+
+// What the profile kept with a finding; of another rule's what the run shows of the tensor up to that step.
+Values HistoryOf(const Trial& trial, const rules::Finding& finding, std::string* of) {
+  if (!finding.history.empty()) {
+    *of = finding.history_of;
+    return finding.history;
+  }
   if (finding.tensor.empty()) return {};
   const auto info = trial.tensor(finding.tensor);
   if (!info.ok()) return {};
   const bool one_number = info->kind == "scalar" || info->kind == "loss" || info->shape.empty();
-  const std::string field = one_number ? "value" : finding.measure == "nan_count" ? "nan_count" : "l2";
-  const auto series = trial.series(finding.tensor, field, finding.worker);
+  *of = one_number ? "value" : finding.measure == "nan_count" ? "nan_count" : "l2";
+  const auto series = trial.series(finding.tensor, *of, finding.worker);
   if (!series.ok()) return {};
-  std::vector<std::pair<int64_t, double>> values;
+  Values values;
   for (size_t i = 0; i < series->steps.size() && series->steps[i] <= finding.global_step; ++i)
     values.emplace_back(series->steps[i], series->values[i]);
-  if (values.size() > kStepsShown)
-    values.erase(values.begin(), values.end() - static_cast<ptrdiff_t>(kStepsShown));
-  if (values.empty()) return {};
-  std::string text = fmt::format("{} ({})", finding.tensor, one_number ? "value" : field);
-  for (const auto& [step, value] : values) text += fmt::format("  {}: {:.4g}", step, value);
+  if (values.size() > rules::kMostHistory)
+    values.erase(values.begin(), values.end() - static_cast<ptrdiff_t>(rules::kMostHistory));
+  return values;
+}
+
+bool LostBetween(const Trial& trial, int64_t first, int64_t last) {
+  return std::ranges::any_of(trial.dropped(), [&](const DroppedInfo& drop) {
+    return (drop.kind == "summary" || drop.kind == "step") && drop.cause != "unsupported" &&
+           drop.first_step <= last && drop.last_step >= first;
+  });
+}
+
+// "▁▂▃█ l2 of gradient/Net_l1.weight, steps 20 to 31: 0.12 to 3.4; norm of all gradients 210, expected at
+// most 12"
+std::string HistoryLine(const Trial& trial, const rules::Finding& finding) {
+  std::string of;
+  const Values history = HistoryOf(trial, finding, &of);
+  if (history.empty()) return {};
+  std::vector<double> values;
+  for (const auto& [step, value] : history) values.push_back(value);
+  double least = std::numeric_limits<double>::infinity(), most = -least;
+  for (const double value : values) {
+    if (!std::isfinite(value)) continue;
+    least = std::min(least, value);
+    most = std::max(most, value);
+  }
+  const Terminal terminal = Terminal::Of(STDOUT_FILENO);
+  std::string text = fmt::format(
+      "{} {} of {}, {}: ", Sparkline(values, static_cast<int>(rules::kMostHistory), terminal.ascii), of,
+      Printable(finding.tensor), StepSpan(history.front().first, history.back().first));
+  text += !(most >= least) ? "none is finite"
+          : most > least   ? fmt::format("{:.4g} to {:.4g}", least, most)
+                           : fmt::format("{:.4g}", most);
+  if (!std::isfinite(values.back()))
+    text += fmt::format(", then {}", std::isnan(values.back()) ? "NaN" : "infinity");
+  if (LostBetween(trial, history.front().first, history.back().first)) text += ", and some were dropped";
+  if (const auto expected = rules::ExpectedOf(finding)) {
+    text += fmt::format("; {} {:.4g}, expected {} {:.4g}", Printable(finding.measure), finding.value,
+                        finding.comparison == ">"    ? "at most"
+                        : finding.comparison == "<"  ? "at least"
+                        : finding.comparison == ">=" ? "below"
+                                                     : "above",
+                        finding.threshold);
+  }
   return text;
+}
+
+// They come before those that are muted.
+size_t Heard(const std::vector<rules::Incident>& incidents) {
+  return static_cast<size_t>(std::ranges::count_if(incidents, [](const auto& one) { return !one.muted(); }));
 }
 
 bool Concerns(const rules::Incident& incident, const std::string& tensor) {
@@ -61,18 +115,13 @@ class ExplainCommand : public Command {
     const Flag step = flags.AddOption("--step", step_, "only what had begun by this global step");
     flags.AddOption("--tensor", tensor_, "only incidents in which this tensor has a part").Excludes(step);
     flags.AddFlag("--json", json_, "one JSON document on stdout");
-    flags.Footer("\nexit code: 0 no incident, 1 incidents, 5 none in what could be read");
+    flags.Footer("\nexit code: 0 no incident that is not muted, 1 incidents, 5 none in what could be read");
   }
 
   Result<int> Run() override {
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_));
-    TDBG_ASSIGN_OR_RETURN(RunSummary report, SummariseRun(*trial, {}));
-    if (report.rules.empty()) {
-      TDBG_ASSIGN_OR_RETURN(report.rules, JudgeByProfile(*trial));
-      report.incidents = rules::IncidentsOf(report.rules);
-      watch::Explain(&report.incidents, report.origins);
-      report.names = NamesFor(*trial, report.rules, report.origins);
-    }
+    TDBG_ASSIGN_OR_RETURN(RunSummary report, SummariseToExplain(*trial));
+    NoteUnusableMutes(trial->path());
     if (!tensor_.empty()) {
       TDBG_ASSIGN_OR_RETURN(const TensorInfo info, ResolveTensor(*trial, tensor_));
       std::erase_if(report.incidents, [&](const auto& incident) { return !Concerns(incident, info.name); });
@@ -88,7 +137,7 @@ class ExplainCommand : public Command {
       PrintStory(*trial, report);
     }
     const Status whole = CouldNotRead(trial->damage());  // judging reads more than the summary did
-    if (report.incidents.empty()) {
+    if (Heard(report.incidents) == 0) {
       TDBG_RETURN_IF_ERROR(whole);
       return kExitOk;
     }
@@ -109,21 +158,30 @@ class ExplainCommand : public Command {
   void PrintStory(const Trial& trial, const RunSummary& report) {
     const std::string run = ShellWord(DisplayPath(report.path));
     const rules::Judging judging = rules::JudgingOf(report.rules);
-    const auto counted = report.incidents.empty()
+    const size_t heard = Heard(report.incidents), muted = report.incidents.size() - heard;
+    const auto counted = heard == 0
                              ? judging.NothingJudged() && !IsAlive(report)
                                    ? std::string("nothing was judged")
                                    : "no incident" + (IsAlive(report) ? " so far" : judging.ByHowMany())
-                             : base::Counted(static_cast<uint64_t>(report.incidents.size()), "incident");
-    Line("run", fmt::format("{} ({}), {}: {}{}", Printable(report.name), StateWords(report),
+                             : base::Counted(static_cast<uint64_t>(heard), "incident");
+    Line("run", fmt::format("{} ({}), {}: {}{}{}", Printable(report.name), StateWords(report),
                             base::Counted(static_cast<uint64_t>(report.steps), "step"), counted,
+                            muted > 0 ? fmt::format(", {} muted", muted) : std::string(),
                             step_ >= 0         ? fmt::format(" up to step {}", step_)
                             : !tensor_.empty() ? " with " + Printable(tensor_)
                                                : std::string()));
     size_t number = 0;
     for (const rules::Incident& incident : report.incidents) {
-      if (++number > 3) {
-        Line("", fmt::format("and {} more: tdbg explain {} --json", report.incidents.size() - 3, run));
-        break;
+      ++number;
+      if (incident.muted()) {
+        if (number - heard <= kMutedShown)
+          Line(fmt::format("{}", number), "muted: " + MutedLine(incident, report.names));
+        continue;
+      }
+      if (number > kIncidentsShown) {
+        if (number == kIncidentsShown + 1)
+          Line("", fmt::format("and {} more: tdbg explain {} --json", heard - kIncidentsShown, run));
+        continue;
       }
       Line(fmt::format("{}", number), fmt::format("{} ({})", Printable(incident.title), incident.id));
       std::string_view label = "what";
@@ -131,8 +189,8 @@ class ExplainCommand : public Command {
         Line(label, line);
         label = "";
       }
-      if (const std::string history = HistoryOf(trial, incident.evidence.front()); !history.empty())
-        Line("history", Printable(history));
+      if (const std::string history = HistoryLine(trial, incident.evidence.front()); !history.empty())
+        Line("history", history);
       if (number == 1 && !incident.tensor.empty())
         Line("look", fmt::format("tdbg show {} {} --steps {}:{}", run, ShellWord(incident.tensor),
                                  std::max<int64_t>(0, incident.first_step - 10), incident.first_step + 5));
@@ -141,7 +199,8 @@ class ExplainCommand : public Command {
       if (rule.state == rules::RuleState::kError) Line("not judged", Printable(rule.details));
       if (rule.state == rules::RuleState::kInProgress && !IsAlive(report))
         Line("not judged", fmt::format("to the run's end by {}: tdbg check {}", Printable(rule.name), run));
-      if (rule.state == rules::RuleState::kNoIssuesFound && !rule.details.empty())
+      // What is muted stands above.
+      if (rule.state == rules::RuleState::kNoIssuesFound && !rule.details.empty() && rule.findings.empty())
         Line("remark", Printable(rule.details.substr(0, rule.details.find('\n'))));
     }
   }

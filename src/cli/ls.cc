@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -31,7 +32,7 @@ std::string Findings(const RunSummary& report) {
     if (!rule.findings.empty() && !rule.findings.front().detector.empty()) {
       bool first = true;
       for (const rules::Incident& incident : report.incidents) {
-        if (incident.rule != rule.name) continue;
+        if (incident.rule != rule.name || incident.muted()) continue;
         text += fmt::format("{}{} at {}", std::exchange(first, false) ? "" : ", ", incident.title,
                             report.names.Of(incident.first_step));
       }
@@ -45,8 +46,11 @@ std::string Findings(const RunSummary& report) {
   }
   if (!text.empty()) return text;
   const rules::Judging judging = rules::JudgingOf(report.rules);
-  if (IsAlive(report)) return report.rules.empty() ? "not judged" : "none so far";
-  return judging.judged == 0 ? "not judged" : "none" + judging.ByHowMany();
+  const auto count =
+      std::ranges::count_if(report.incidents, [](const rules::Incident& one) { return one.muted(); });
+  const std::string muted = count > 0 ? fmt::format(", {} muted", count) : "";
+  if (IsAlive(report)) return report.rules.empty() ? "not judged" : "none so far" + muted;
+  return judging.judged == 0 ? "not judged" : "none" + judging.ByHowMany() + muted;
 }
 
 class LsCommand : public Command {

@@ -101,7 +101,7 @@ class MetricsCommand : public Command {
 
  private:
   Status Export() {
-    const auto statuses = watch::ReadStatuses(trial_->path());
+    const auto statuses = watch::ReadShownStatuses(trial_->path());
     const std::vector<metrics::Metric> metrics =
         metrics::MetricsOf(*trial_, statuses.ok() ? *statuses : std::vector<rules::RuleStatus>());
     if (prometheus_.empty() && !collector_) Print("{}", metrics::PrometheusText(metrics));

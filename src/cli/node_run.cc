@@ -85,7 +85,7 @@ rules::JobEnd NodeRun::End(const jobs::PreparedAttempt& prepared, const jobs::Jo
 std::vector<rules::RuleStatus> NodeRun::Statuses(const watch::Watcher& watcher,
                                                  const std::string& run_directory) {
   if (judged_) return watcher.statuses();
-  const auto said = watch::ReadStatuses(run_directory);
+  const auto said = watch::ReadShownStatuses(run_directory);
   return said.ok() ? *said : watcher.statuses();
 }
 

@@ -37,7 +37,7 @@ std::vector<page::ReportCommand> CommandsFor(const std::string& path,
   commands.push_back({"the page, with every step", "tdbg view " + run});
   commands.push_back({"what happened, as a story", "tdbg explain " + run});
   for (const rules::Incident& incident : incidents) {
-    if (incident.tensor.empty()) continue;
+    if (incident.tensor.empty() || incident.muted()) continue;
     commands.push_back({"the tensor that it shows in, near that step",
                         fmt::format("tdbg show {} {} --steps {}:{}", run, ShellWord(incident.tensor),
                                     std::max<int64_t>(0, incident.first_step - kStepsBefore),

@@ -36,6 +36,7 @@
 #include "cli/job_log.h"
 #include "cli/json_output.h"
 #include "cli/live_status.h"
+#include "cli/muted_scripts.h"
 #include "cli/node_run.h"
 #include "cli/output.h"
 #include "cli/prepared_rules.h"
@@ -244,6 +245,10 @@ Result<int> RunCommand::Run() {
   }
   if (!node_ || node_->node() == 0)
     TDBG_RETURN_IF_ERROR(job_flags_.SetBreaks(prepared.run_directory, prepared.attempt));
+  if (!node_ || node_->node() == 0) {
+    if (const std::string muted = BeginMuted(prepared.run_directory, command_); !muted.empty() && !quiet_)
+      Note(Printable(muted));
+  }
   // Before anybody can name the job: a stop that comes while an uploader is waited for is meant for it, too.
   control_.emplace(prepared.run_directory);
   Register(config, prepared);

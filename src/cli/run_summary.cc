@@ -11,9 +11,9 @@
 #include "cli/run_path.h"
 #include "jobs/run_directory.h"
 #include "rules/details.h"
-#include "rules/profile/catalogue.h"
 #include "trial/coarse.h"
 #include "trial/mode_name.h"
+#include "watch/evidence.h"
 #include "watch/watcher.h"
 
 namespace tdbg::cli {
@@ -59,7 +59,7 @@ Result<RunSummary> SummariseRun(Trial& trial, std::vector<rules::RuleStatus> sta
   report.checkpoints = CheckpointReturns(report.path);
   if (!report.attempts.empty()) report.exports = ReadExports(report.path, report.attempts.back());
   if (statuses.empty()) {
-    auto read = watch::ReadStatuses(report.path);
+    auto read = watch::ReadShownStatuses(report.path);
     if (read.ok()) {
       statuses = std::move(*read);
     } else if (read.status().code() != Code::kNotFound) {
@@ -264,6 +264,7 @@ Json FindingToJson(const rules::Finding& finding, const StepNames& names) {
   json["text"] = finding.text;
   if (!finding.detector.empty()) json["detector"] = finding.detector;
   if (finding.attempt >= 0) json["attempt"] = finding.attempt;
+  watch::PutEvidence(finding, [](double value) { return Json(JsonOf(value)); }, &json);
   return json;
 }
 
@@ -312,34 +313,6 @@ Json IncidentsToJson(const std::vector<rules::Incident>& incidents, const StepNa
     list.push_back(std::move(json));
   }
   return list;
-}
-
-bool IsExplained(const rules::Incident& incident, const std::vector<watch::Origin>& origins) {
-  return incident.nonfinite && !origins.empty() && origins.front().seen;
-}
-
-std::vector<std::string> IncidentLines(const rules::Incident& incident,
-                                       const std::vector<watch::Origin>& origins, const StepNames& names) {
-  std::vector<std::string> lines;
-  const bool explained = IsExplained(incident, origins);
-  lines.push_back(
-      fmt::format("{}: {}", names.Of(incident.first_step),
-                  explained ? Printable(origins.front().sentence) : Printable(incident.sentence)));
-  // Where an origin is known, general advice would only distract from it.
-  const std::string& advice = explained ? origins.front().advice : incident.advice;
-  lines.push_back(advice.empty() ? incident.confidence
-                                 : fmt::format("{}; {}", incident.confidence, Printable(advice)));
-  std::string followed;
-  std::string_view last;
-  for (const rules::Finding& finding : incident.consequences) {
-    const rules::profile::DetectorInfo* const info = rules::profile::Find(finding.detector);
-    if (info == nullptr || info->id == last) continue;
-    last = info->id;
-    followed +=
-        fmt::format("{}{} at {}", followed.empty() ? "" : ", ", info->title, names.Of(finding.global_step));
-  }
-  if (!followed.empty()) lines.push_back("followed by: " + followed);
-  return lines;
 }
 
 Json OriginsToJson(const std::vector<watch::Origin>& origins, const StepNames& names) {

@@ -20,6 +20,7 @@
 #include "trial/overhead.h"
 #include "trial/step_name.h"
 #include "watch/events.h"
+#include "watch/incident_lines.h"
 #include "watch/origins.h"
 
 namespace tdbg::cli {
@@ -104,11 +105,6 @@ Json FindingToJson(const rules::Finding& finding, const StepNames& names = {});
 Json VerdictsToJson(const std::vector<rules::RuleStatus>& statuses, const StepNames& names = {});
 /// One object for each incident: cause, evidence, consequences, advice.
 Json IncidentsToJson(const std::vector<rules::Incident>& incidents, const StepNames& names);
-/// Does an origin that was seen say where this incident began? Then its sentence replaces the incident's.
-bool IsExplained(const rules::Incident& incident, const std::vector<watch::Origin>& origins);
-/// An incident of the profile in two to four lines: sentence, confidence and advice, consequences.
-std::vector<std::string> IncidentLines(const rules::Incident& incident,
-                                       const std::vector<watch::Origin>& origins, const StepNames& names);
 /// Where NaN and infinity began: each record, with its attempt and worker.
 Json OriginsToJson(const std::vector<watch::Origin>& origins, const StepNames& names);
 /// "step 403: ..." of each origin, of the first few, with the worker where there are several.

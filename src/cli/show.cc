@@ -109,7 +109,7 @@ void ShowCommand::PrintSeries(const Terminal& terminal, std::string_view what,
   const std::string ends = fmt::format(" {} .. {}", Number(values.front()), Number(values.back()));
   const int columns = terminal.columns - DisplayWidth(label) - DisplayWidth(ends) - 1;
   if (columns < 8) return;
-  Print("{}{}{}\n", label, Paint(terminal, Colour::kCyan, Sparkline(values, columns)), ends);
+  Print("{}{}{}\n", label, Paint(terminal, Colour::kCyan, Sparkline(values, columns, terminal.ascii)), ends);
 }
 
 Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) const {

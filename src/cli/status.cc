@@ -13,6 +13,7 @@
 #include "cli/break.h"
 #include "cli/exit_codes.h"
 #include "cli/flags.h"
+#include "cli/muted_scripts.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/run_summary.h"
@@ -71,12 +72,16 @@ int Rank(const rules::RuleStatus& rule) {
 /// A rule's outcome behind its name and state, on one line.
 std::string Outcome(const rules::RuleStatus& rule, const rules::RuleStatus* cause, const RunSummary& report) {
   if (!rule.findings.empty() && !rule.findings.front().detector.empty()) {
-    const auto own = [&](const rules::Incident& incident) { return incident.rule == rule.name; };
+    const auto own = [&](const rules::Incident& incident) {
+      return incident.rule == rule.name && !incident.muted();
+    };
     const auto first = std::ranges::find_if(report.incidents, own);
     const auto count = std::ranges::count_if(report.incidents, own);
     if (first != report.incidents.end())
       return fmt::format("{}, {}: {}", base::Counted(static_cast<uint64_t>(count), "incident"),
                          report.names.Of(first->first_step), first->title);
+    return rule.state == rules::RuleState::kInProgress ? "nothing that is not muted so far"
+                                                       : "nothing that is not muted";
   }
   if (!rule.findings.empty()) {
     const rules::Finding& finding = rule.findings.front();
@@ -142,6 +147,10 @@ void PrintRun(const RunSummary& report) {
   bool told = false;  // the origin, by an incident
   for (const rules::Incident& incident : report.incidents) {
     if (incident.detector.empty()) continue;
+    if (incident.muted()) {
+      PrintLine("muted", MutedLine(incident, report.names));
+      continue;
+    }
     std::string_view label = "incident";
     for (const std::string& line : IncidentLines(incident, report.origins, report.names)) {
       PrintLine(label, line);
@@ -222,6 +231,7 @@ class StatusCommand : public Command {
   Result<int> Run() override {
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_));
     TDBG_ASSIGN_OR_RETURN(const RunSummary report, SummariseRun(*trial, {}));
+    NoteUnusableMutes(trial->path());
     const std::vector<watch::Held> held = watch::HeldWorkers(*trial);
     if (json_) {
       Json json = SummaryToJson(report);

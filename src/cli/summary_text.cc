@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/black_boxes.h"
+#include "cli/muted_scripts.h"
 #include "cli/run_path.h"
 #include "cli/run_summary.h"
 #include "rules/details.h"
@@ -25,7 +26,9 @@ constexpr int64_t kStepsBefore = 10, kStepsAfter = 5;
 std::string Headline(const RunSummary& report, const Terminal& terminal) {
   const std::string words = StateWords(report);
   const std::string state = Failed(report) ? "; the command " + words : " (" + words + ")";
-  if (!report.incidents.empty()) {
+  const auto muted = static_cast<size_t>(
+      std::ranges::count_if(report.incidents, [](const rules::Incident& one) { return one.muted(); }));
+  if (report.incidents.size() > muted) {
     const rules::Incident& incident = report.incidents.front();
     const bool stopped =
         report.ending && report.ending->stop == "requested" && report.ending->stopped_by == incident.rule;
@@ -39,12 +42,15 @@ std::string Headline(const RunSummary& report, const Terminal& terminal) {
                     report.names.Of(explained ? report.origins.front().global_step : incident.first_step));
     if (stopped)
       line += incident.detector.empty() ? " and stopped the training" : ": the training was stopped";
-    if (const size_t more = report.incidents.size() - 1; more > 0 && !incident.detector.empty())
+    if (const size_t more = report.incidents.size() - muted - 1; more > 0 && !incident.detector.empty())
       line += fmt::format(", and {}", base::Counted(more, "further incident"));
     return Paint(terminal, Colour::kRed, line) + (stopped ? "" : state);
   }
   if (!report.why_nothing.empty()) return Paint(terminal, Colour::kYellow, "nothing was captured") + state;
-  if (!report.origins.empty() && report.origins.front().seen) {  // found by no rule, as a NaN that was raised
+  const bool known = std::ranges::any_of(
+      report.incidents, [](const rules::Incident& one) { return one.muted() && one.nonfinite; });
+  if (!known && !report.origins.empty() &&
+      report.origins.front().seen) {  // found by no rule, as a NaN that was raised
     const watch::Origin& origin = report.origins.front();
     return Paint(terminal, Colour::kRed,
                  fmt::format("{}, at {}", Printable(origin.title), report.names.Of(origin.global_step))) +
@@ -57,7 +63,9 @@ std::string Headline(const RunSummary& report, const Terminal& terminal) {
   }
   const rules::Judging judging = rules::JudgingOf(report.rules);
   if (judging.NothingJudged()) return Paint(terminal, Colour::kYellow, "nothing to judge") + state;
-  return "no issue found" + judging.ByHowMany() + state;
+  const std::string besides =
+      muted == 0 ? "" : fmt::format(", {} muted", base::Counted(muted, "incident is", "incidents are"));
+  return "no issue found" + judging.ByHowMany() + besides + state;
 }
 
 std::string Labelled(std::string_view label, std::string_view text) {
@@ -134,10 +142,11 @@ std::string AllDropped(const RunSummary& report) {
 // What a finding makes people ask, the most useful first.
 std::vector<std::string> CommandsAfterFindings(const RunSummary& report, const std::string& run) {
   std::vector<std::string> commands;
-  if (!report.incidents.empty()) commands.push_back("explain " + run);
+  const auto heard = [](const rules::Incident& one) { return !one.muted(); };
+  if (std::ranges::any_of(report.incidents, heard)) commands.push_back("explain " + run);
   if (!BlackBoxesOf(report.path).empty()) commands.push_back("replay " + run);
   const auto incident =
-      std::ranges::find_if(report.incidents, [](const auto& i) { return !i.tensor.empty(); });
+      std::ranges::find_if(report.incidents, [](const auto& i) { return !i.tensor.empty() && !i.muted(); });
   if (incident != report.incidents.end()) {
     // The steps that led there, and the few that followed.
     commands.push_back(fmt::format("show {} {} --steps {}:{}", run, ShellWord(incident->tensor),
@@ -184,6 +193,10 @@ std::string FormatSummary(const RunSummary& report, const Terminal& terminal) {
     bool told = false;  // the origin, by an incident
     for (const rules::Incident& incident : report.incidents) {
       if (incident.detector.empty()) continue;
+      if (incident.muted()) {
+        text += Labelled("muted", MutedLine(incident, report.names));
+        continue;
+      }
       std::string_view label = "incident";
       for (const std::string& line : IncidentLines(incident, report.origins, report.names)) {
         text += Labelled(label, line);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -58,6 +59,20 @@ void WriteToTerminal(int fd, std::string_view text) {
 
 }  // namespace
 
+namespace {
+
+// Where it names none, terminals are what they are today: UTF-8.
+bool NamesAnotherCharset() {
+  for (const char* const name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* const value = ::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    return ::strcasestr(value, "utf-8") == nullptr && ::strcasestr(value, "utf8") == nullptr;
+  }
+  return false;
+}
+
+}  // namespace
+
 Terminal Terminal::Of(int fd) {
   Terminal terminal;
   terminal.is_terminal = ::isatty(fd) == 1;
@@ -65,6 +80,7 @@ Terminal Terminal::Of(int fd) {
     terminal.columns = 0;
     return terminal;
   }
+  terminal.ascii = NamesAnotherCharset();
   const char* no_colour = ::getenv("NO_COLOR");
   terminal.colour = !(no_colour && *no_colour) && !ClaimsToBeDumb();
   winsize size{};
@@ -94,8 +110,10 @@ std::string FreshLine(const Terminal& terminal) {
   return std::string(static_cast<size_t>(terminal.columns - 1), ' ') + "\r";
 }
 
-std::string Sparkline(const std::vector<double>& values, int columns) {
-  static const char* const kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+std::string Sparkline(const std::vector<double>& values, int columns, bool ascii) {
+  static const char* const kUnicode[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  static const char* const kAscii[] = {"_", ".", ":", "-", "=", "+", "*", "#"};
+  const auto& blocks = ascii ? kAscii : kUnicode;
   if (values.empty() || columns <= 0) return {};
   const size_t n = std::min(values.size(), static_cast<size_t>(columns));
   std::vector<double> points(n);
@@ -117,12 +135,12 @@ std::string Sparkline(const std::vector<double>& values, int columns) {
   std::string line;
   for (const double point : points) {
     if (!std::isfinite(point)) {
-      line += "×";
+      line += ascii ? "x" : "×";
     } else if (!(high > low)) {
-      line += kBlocks[3];
+      line += blocks[3];
     } else {
       const double share = (point / 2 - low / 2) / (high / 2 - low / 2);
-      line += kBlocks[std::clamp(static_cast<int>(share * 8), 0, 7)];
+      line += blocks[std::clamp(static_cast<int>(share * 8), 0, 7)];
     }
   }
   return line;

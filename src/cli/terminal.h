@@ -16,6 +16,7 @@ namespace tdbg::cli {
 struct Terminal {
   bool is_terminal = false;
   bool colour = false;  ///< a terminal, NO_COLOR unset or empty, TERM not "dumb"
+  bool ascii = false;   ///< a terminal, and the locale that the environment names has no UTF-8
   int columns = 80;     ///< of text that fits a line; without a terminal, no limit is meant: 0
   int rows = 24;
 
@@ -44,7 +45,8 @@ std::string FreshLine(const Terminal& terminal);
 
 /// A block of "▁▂▃▄▅▆▇█", at most `columns` long; longer series are averaged by stretch. Non-finite values
 /// are "×", and a constant series is a flat line in the middle.
-std::string Sparkline(const std::vector<double>& values, int columns);
+/// \param ascii  "_.:-=+*#" and "x" instead
+std::string Sparkline(const std::vector<double>& values, int columns, bool ascii = false);
 
 /// Rows under a header, columns as wide as their widest cell, two blanks apart.
 class Table {

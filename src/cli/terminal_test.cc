@@ -31,6 +31,10 @@ TEST(Sparkline, ShowsWhatIsNoNumberAndSurvivesExtremes) {
   EXPECT_EQ(Sparkline({1}, 0), "");
 }
 
+TEST(Sparkline, IsPlainWhereTheTerminalIs) {
+  EXPECT_EQ(Sparkline({0, 1, 2, 3, 4, 5, 6, 7, std::nan("")}, 80, /*ascii=*/true), "_.:-=+*#x");
+}
+
 TEST(Text, IsCutAtCodePoints) {
   EXPECT_EQ(Fit("größe", 5), "größe");
   EXPECT_EQ(Fit("größer", 4), "grö…");

@@ -55,4 +55,14 @@ Result<std::vector<rules::RuleStatus>> JudgeByProfile(Trial& trial) {
   return watch::Replay(trial, {profile}, base::SystemClock().WallNanos());
 }
 
+Result<RunSummary> SummariseToExplain(Trial& trial) {
+  TDBG_ASSIGN_OR_RETURN(RunSummary report, SummariseRun(trial, {}));
+  if (!report.rules.empty()) return report;
+  TDBG_ASSIGN_OR_RETURN(report.rules, JudgeByProfile(trial));
+  report.incidents = rules::IncidentsOf(report.rules);
+  watch::Explain(&report.incidents, report.origins);
+  report.names = NamesFor(trial, report.rules, report.origins);
+  return report;
+}
+
 }  // namespace tdbg::cli

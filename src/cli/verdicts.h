@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "cli/run_summary.h"
 #include "cli/terminal.h"
 #include "rules/engine.h"
 #include "tdbg/status.h"
@@ -19,5 +20,7 @@ int ExitCodeOfVerdicts(const std::vector<rules::RuleStatus>& statuses);
 
 /// Of a run that nobody watched: as the profile would have judged it then.
 Result<std::vector<rules::RuleStatus>> JudgeByProfile(Trial& trial);
+/// SummariseRun; of a run that nobody watched, as the profile would have judged it. What `explain` numbers.
+Result<RunSummary> SummariseToExplain(Trial& trial);
 
 }  // namespace tdbg::cli

@@ -14,6 +14,7 @@ inline constexpr std::string_view kRunFile = "run.json";
 inline constexpr std::string_view kPlanFile = "plan.json";
 inline constexpr std::string_view kControlFile = "control";
 inline constexpr std::string_view kEventsFile = "events.jsonl";
+inline constexpr std::string_view kMutedFile = "muted.json";  ///< what its user has muted
 /// Held by a launcher for as long as its job lives.
 inline constexpr std::string_view kLauncherLockFile = "launcher.lock";
 inline constexpr std::string_view kAttemptFile = "attempt.json";

@@ -100,7 +100,15 @@ Status RefuseLivingWorkers(const std::string& directory, base::FileSystem& files
 
 }  // namespace
 
-std::string CommandName(const std::vector<std::string>& command) {
+namespace {
+
+/// The word of a command that says what it runs.
+struct Subject {
+  std::string word;
+  bool is_script = false;  ///< a file, by its ending; otherwise a module or a program
+};
+
+Subject SubjectOf(const std::vector<std::string>& command) {
   // The first word that can only be a script or a module: before it come launchers and their flags
   // ("torchrun --nproc_per_node 2 train.py").
   for (size_t i = 0; i < command.size(); ++i) {
@@ -108,18 +116,34 @@ std::string CommandName(const std::vector<std::string>& command) {
     if (i > 0 && word == "-c") break;
     if (i > 0 && word == "-m" && i + 1 < command.size()) {
       ++i;
-      if (!IsLauncherModule(command[i])) return Sanitized(command[i]);
+      if (!IsLauncherModule(command[i])) return {command[i], false};
     } else if (!word.starts_with("-")) {
       const std::string name = base::BaseName(word);
-      if (const std::string script = WithoutSuffix(name); script != name) return Sanitized(script);
+      if (WithoutSuffix(name) != name) return {word, true};
     }
   }
   for (size_t i = 0; i < command.size(); ++i) {
     if (i > 0 && command[i] == "-c") break;
     if (command[i].starts_with("-") || command[i].find('=') != std::string::npos) continue;
-    if (const std::string name = base::BaseName(command[i]); !IsInterpreter(name)) return Sanitized(name);
+    if (const std::string name = base::BaseName(command[i]); !IsInterpreter(name)) return {name, false};
   }
-  return command.empty() ? "run" : Sanitized(base::BaseName(command[0]));
+  return {command.empty() ? "run" : base::BaseName(command[0]), false};
+}
+
+}  // namespace
+
+std::string CommandName(const std::vector<std::string>& command) {
+  const Subject subject = SubjectOf(command);
+  return Sanitized(subject.is_script ? WithoutSuffix(base::BaseName(subject.word)) : subject.word);
+}
+
+std::string ScriptOf(const std::vector<std::string>& command, const std::string& working_directory) {
+  const Subject subject = SubjectOf(command);
+  if (!subject.is_script) return subject.word + " in " + working_directory;
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::path(working_directory) / subject.word;
+  const std::filesystem::path plain = std::filesystem::weakly_canonical(path, error);
+  return error ? path.lexically_normal().string() : plain.string();
 }
 
 std::string AbsolutePath(const std::string& path) {

@@ -21,6 +21,10 @@ inline constexpr char kRunsRoot[] = "tdbg-runs";
 /// pkg.train`, else the command's own name; only letters, digits, '.', '_' and '-', at most 60 bytes.
 std::string CommandName(const std::vector<std::string>& command);
 
+/// What is trained, whatever its arguments: the script of the command as an absolute path, without links
+/// where it is there; of a module or a program "NAME in DIRECTORY".
+std::string ScriptOf(const std::vector<std::string>& command, const std::string& working_directory);
+
 /// A new directory, "<below>/<command-name>-<YYYYmmdd-HHMMSS>", local time, with "-2", "-3", ... where that
 /// is there already. It is taken by being made: of any number that ask in one second each has its own. Empty
 /// at its end, it is removed again.

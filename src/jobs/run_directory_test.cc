@@ -51,6 +51,16 @@ class RunDirectoryTest : public testing::Test {
   std::string root_;
 };
 
+TEST(ScriptOf, IsTheSameWhateverTheArgumentsAndTheDirectoryItIsStartedFrom) {
+  EXPECT_EQ(ScriptOf({"python", "train.py", "--lr", "10"}, "/no/where"), "/no/where/train.py");
+  EXPECT_EQ(ScriptOf({"torchrun", "--nproc_per_node", "2", "../where/train.py"}, "/no/one"),
+            "/no/where/train.py");
+  EXPECT_EQ(ScriptOf({"/usr/bin/python3", "-u", "/no/where/train.py"}, "/"), "/no/where/train.py");
+  EXPECT_EQ(ScriptOf({"python", "-m", "pkg.train", "--lr", "1"}, "/no"), "pkg.train in /no");
+  EXPECT_NE(ScriptOf({"python", "a/train.py"}, "/no"), ScriptOf({"python", "b/train.py"}, "/no"));
+  EXPECT_EQ(ScriptOf({"python", "-c", "pass"}, "/no"), "python in /no");
+}
+
 TEST(CommandName, IsTheScriptsOrModulesAndNeverTheInterpreters) {
   EXPECT_EQ(CommandName({"python", "train.py", "--lr", "10"}), "train");
   EXPECT_EQ(CommandName({"/usr/bin/python3.11", "-u", "dir/train.py"}), "train");

@@ -27,7 +27,7 @@ constexpr std::string_view kRemoved = ".tdbg-removed-";
 constexpr int kMostFoldersDeep = 32;  // each level holds a descriptor
 
 // docs/format.md, "The directory"; and what smdebug's hook and uploads write beside it.
-constexpr std::array<std::string_view, 22> kOurs{"run.json",
+constexpr std::array<std::string_view, 23> kOurs{"run.json",
                                                  "plan.json",
                                                  "rules.json",
                                                  "open.lock",
@@ -48,7 +48,8 @@ constexpr std::array<std::string_view, 22> kOurs{"run.json",
                                                  "tensorboard",
                                                  "training_job_end.ts",
                                                  "tdbg-upload.json",
-                                                 "watch.lock"};
+                                                 "watch.lock",
+                                                 "muted.json"};
 
 bool IsOurs(const std::string& name) {
   const auto number = base::ParseInt(name);  // an attempt

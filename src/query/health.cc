@@ -16,6 +16,7 @@
 #include "rules/incidents.h"
 #include "trial/coarse.h"
 #include "watch/events.h"
+#include "watch/evidence.h"
 
 namespace tdbg::query {
 namespace {
@@ -40,6 +41,7 @@ Json FindingsOf(const std::vector<rules::Finding>& findings, const StepNames& na
                     {"threshold", JsonNumber(f.threshold)},
                     {"text", f.text}});
     if (f.attempt >= 0) list.back()["attempt"] = f.attempt;
+    watch::PutEvidence(f, [](double value) { return Json(JsonNumber(value)); }, &list.back());
   }
   return list;
 }
@@ -153,7 +155,7 @@ std::string StateOf(const Trial& trial) {
 }
 
 std::vector<rules::RuleStatus> StatusesOf(const Trial& trial) {
-  auto statuses = watch::ReadStatuses(trial.path());
+  auto statuses = watch::ReadShownStatuses(trial.path());
   return statuses.ok() ? *std::move(statuses) : std::vector<rules::RuleStatus>();
 }
 
@@ -253,8 +255,12 @@ Json SentenceOf(const Trial& trial, const Health& health, const Json& verdicts, 
       rule = &verdict;
     }
   }
+  const auto is_muted = [](const Json& incident) { return incident["muted"].get<bool>(); };
+  const auto muted = std::ranges::count_if(incidents, is_muted);
+  const bool nan_is_muted = std::ranges::any_of(
+      incidents, [&](const Json& one) { return is_muted(one) && one["detector"] == "nonfinite"; });
   const auto& first = health.first_nonfinite();
-  if (first) {
+  if (first && !nan_is_muted) {
     const std::string& tensor = access.tensor(first->tensor).name;
     out["mood"] = "bad";
     out["step"] = first->global_step;
@@ -271,7 +277,7 @@ Json SentenceOf(const Trial& trial, const Health& health, const Json& verdicts, 
   }
   // The profile's incidents say in words what was found; a rule that somebody named says it below.
   for (const Json& incident : incidents) {
-    if (incident["detector"] == "") continue;
+    if (incident["detector"] == "" || is_muted(incident)) continue;
     out["mood"] = "bad";
     out["step"] = incident["first_step"];
     out["tensor"] = incident["tensor"];
@@ -315,7 +321,11 @@ Json SentenceOf(const Trial& trial, const Health& health, const Json& verdicts, 
     const std::string by = judged == verdicts.size()
                                ? base::Counted(judged, "rule")
                                : fmt::format("{} of {}", judged, base::Counted(verdicts.size(), "rule"));
-    out["text"] = fmt::format("Nothing found by {} in {}.", by, base::Counted(steps, "step"));
+    const std::string known =
+        muted == 0 ? ""
+                   : fmt::format("; {} muted",
+                                 base::Counted(static_cast<uint64_t>(muted), "incident is", "incidents are"));
+    out["text"] = fmt::format("Nothing found by {} in {}{}.", by, base::Counted(steps, "step"), known);
   }
   return out;
 }

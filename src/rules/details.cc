@@ -28,6 +28,13 @@ std::string CodeOf(const plan::RuleConfig& config, const RuleInfo& info) {
   return base::Hex64(base::Hash64(std::as_bytes(std::span(text))));
 }
 
+std::optional<ExpectedRange> ExpectedOf(const Finding& finding) {
+  if (finding.measure.empty() || std::isnan(finding.threshold)) return std::nullopt;
+  if (finding.comparison == ">" || finding.comparison == ">=") return ExpectedRange{{}, finding.threshold};
+  if (finding.comparison == "<" || finding.comparison == "<=") return ExpectedRange{finding.threshold, {}};
+  return std::nullopt;
+}
+
 std::string ReplacedNote(const Finding& finding) {
   if (finding.attempt < 0) return {};
   return fmt::format(" (in attempt {}, whose step {} was trained again since)", finding.attempt,

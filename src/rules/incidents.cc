@@ -9,21 +9,13 @@
 
 #include "base/stable_sort.h"
 #include "rules/details.h"
+#include "rules/mutes.h"
 #include "rules/profile/catalogue.h"
 
 namespace tdbg::rules {
 namespace {
 
 using profile::DetectorInfo;
-
-// "Net_l1" of "gradient/Net_l1.weight".
-std::string LayerOf(const std::string& tensor) {
-  if (tensor.starts_with("context/")) return {};
-  const size_t slash = tensor.rfind('/');
-  const std::string name = slash == std::string::npos ? tensor : tensor.substr(slash + 1);
-  const size_t dot = name.rfind('.');
-  return dot == std::string::npos ? std::string() : name.substr(0, dot);
-}
 
 // All that one detector found at one step.
 struct Group {
@@ -48,10 +40,11 @@ bool Leads(const Group& a, const Group& b) {
   return key(a) < key(b);
 }
 
-std::vector<Group> GroupsOf(const RuleStatus& status) {
+std::vector<Group> GroupsOf(const RuleStatus& status, bool muted) {
   std::vector<Group> groups;
   std::map<std::pair<const DetectorInfo*, int64_t>, size_t> places;
   for (const Finding& finding : status.findings) {
+    if (finding.muted_because.empty() == muted) continue;
     const DetectorInfo* const info = profile::Find(finding.detector);
     if (info == nullptr) continue;  // of a later version
     const auto [place, is_new] = places.try_emplace({info, finding.global_step}, groups.size());
@@ -62,15 +55,16 @@ std::vector<Group> GroupsOf(const RuleStatus& status) {
   return groups;
 }
 
-void AddOfProfile(const RuleStatus& status, std::vector<Incident>* incidents) {
+using Numbers = std::map<std::string, int>;  // how many incidents a detector has
+
+void AddOfProfile(const RuleStatus& status, bool muted, Numbers* seen, std::vector<Incident>* incidents) {
   struct Open {
     const DetectorInfo* info;
     int64_t step;
     size_t incident;
   };
   std::vector<Open> open;
-  std::map<std::string, int> seen;
-  for (Group& group : GroupsOf(status)) {
+  for (Group& group : GroupsOf(status, muted)) {
     const auto cause = std::ranges::find_if(open, [&](const Open& one) {
       return profile::LeadsTo(*one.info, one.step, *group.info, group.step);
     });
@@ -82,7 +76,7 @@ void AddOfProfile(const RuleStatus& status, std::vector<Incident>* incidents) {
     open.push_back({group.info, group.step, incidents->size()});
     const Finding& first = group.findings.front();
     Incident incident;
-    const int number = ++seen[std::string(group.info->id)];
+    const int number = ++(*seen)[std::string(group.info->id)];
     incident.id = number == 1 ? std::string(group.info->id) : fmt::format("{}-{}", group.info->id, number);
     incident.detector = group.info->id;
     incident.rule = status.name;
@@ -96,6 +90,7 @@ void AddOfProfile(const RuleStatus& status, std::vector<Incident>* incidents) {
     incident.confidence = profile::ConfidenceName(group.info->confidence);
     incident.advice = group.info->advice;
     incident.nonfinite = group.info->id == "nonfinite";
+    incident.muted_because = first.muted_because;
     incident.evidence = std::move(group.findings);
     incidents->push_back(std::move(incident));
   }
@@ -124,10 +119,14 @@ void AddOfRule(const RuleStatus& status, std::vector<Incident>* incidents) {
 std::vector<Incident> IncidentsOf(const std::vector<RuleStatus>& statuses) {
   std::vector<Incident> incidents;
   const std::vector<int> causes = CausesOf(statuses);
-  for (const RuleStatus& status : statuses) {
-    const bool of_profile = !status.findings.empty() && !status.findings.front().detector.empty();
-    if (of_profile) AddOfProfile(status, &incidents);
-  }
+  Numbers seen;
+  const auto add_of_profile = [&](bool muted) {
+    for (const RuleStatus& status : statuses) {
+      const bool of_profile = !status.findings.empty() && !status.findings.front().detector.empty();
+      if (of_profile) AddOfProfile(status, muted, &seen, &incidents);
+    }
+  };
+  add_of_profile(/*muted=*/false);
   std::vector<Incident> of_rules;
   for (size_t i = 0; i < statuses.size(); ++i) {
     const RuleStatus& status = statuses[i];
@@ -138,6 +137,7 @@ std::vector<Incident> IncidentsOf(const std::vector<RuleStatus>& statuses) {
   base::StableSort(&of_rules,
                    [](const Incident& a, const Incident& b) { return a.first_step < b.first_step; });
   std::ranges::move(of_rules, std::back_inserter(incidents));
+  add_of_profile(/*muted=*/true);
   for (Incident& incident : incidents) {
     base::StableSort(&incident.consequences,
                      [](const Finding& a, const Finding& b) { return a.global_step < b.global_step; });

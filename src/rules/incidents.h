@@ -25,6 +25,8 @@ struct Incident {
   std::vector<Finding> evidence;      ///< the cause's findings, never empty
   std::vector<Finding> consequences;  ///< findings that follow from it, by step
   bool nonfinite = false;             ///< it is a NaN or an infinity: the run may say where it began
+  std::string muted_because;          ///< the user has muted it, and why (mutes.h); empty: it is not muted
+  bool muted() const { return !muted_because.empty(); }
 };
 
 /// Calls `put(name, value)` for each field by the name that it has in JSON, in the order in which it is
@@ -43,12 +45,15 @@ void ForEachField(const Incident& incident, F&& put) {
   put("worker", incident.worker);
   put("confidence", incident.confidence);
   put("advice", incident.advice);
+  put("muted", incident.muted());
+  put("because", incident.muted_because);
 }
 
 /// Groups the findings of a run's statuses, which may come from an engine or from events: the same list live
 /// and in a replay. Findings of wiring and start are causes first, then the earliest finding. Each rule that
 /// the user named is an incident of its own, unless its finding follows from another rule's NaN; the earliest
-/// comes first.
+/// comes first. Findings that are muted (MarkMuted) are grouped as if there were no others, and the others as
+/// if there were no muted ones: what is muted hides nothing. Incidents that are muted come last.
 std::vector<Incident> IncidentsOf(const std::vector<RuleStatus>& statuses);
 
 }  // namespace tdbg::rules

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "plan/config.h"
@@ -19,6 +20,8 @@
 #include "tdbg/trial.h"
 
 namespace tdbg::rules {
+
+inline constexpr size_t kMostHistory = 12;  ///< of a finding: what a line of a terminal shows
 
 /// One case in which a rule's condition was met: a tensor, a step, a value and its threshold.
 struct Finding {
@@ -35,7 +38,20 @@ struct Finding {
   int64_t attempt = -1;
   /// Only of the profile: which detector found it (profile/catalogue.h). `text` is then the whole sentence.
   std::string detector;
+  /// Only of the profile: the tensor's latest values up to the step, at most kMostHistory, oldest first;
+  /// empty where it has none, or the detector looks at no single number of it.
+  std::vector<std::pair<int64_t, double>> history = {};  // global step, value
+  std::string history_of = {};                           ///< "value" (a loss, a rate) or "l2"
+  /// Only of the profile: the user has muted it, and why (mutes.h). Empty: it is not muted.
+  std::string muted_because = {};
 };
+
+/// Between which values what was measured is no finding; nothing on a side without a limit.
+struct ExpectedRange {
+  std::optional<double> least, most;
+};
+/// Nothing where the finding was no comparison with a limit.
+std::optional<ExpectedRange> ExpectedOf(const Finding& finding);
 
 /// Parameter of a rule: parsed strictly from its string.
 struct ParameterSpec {

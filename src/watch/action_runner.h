@@ -3,14 +3,24 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "actions/action.h"
+#include "plan/config.h"
+#include "tdbg/status.h"
 #include "watch/events.h"
 
 namespace tdbg::watch {
+
+/// What is done about a rule's findings: its `on_issue`, and what its parameters ask for. \param stops_job
+/// the rule asks for the job to be stopped \param log  gets a line for each part that is left out
+/// \error kInvalidArgument
+Result<std::vector<std::shared_ptr<actions::Action>>> ActionsOf(
+    const plan::RuleConfig& rule, bool stops_job, const actions::JobControl& job,
+    const std::function<void(const std::string&)>& log);
 
 /// One thread per finding performs its actions in the order given, so that a webhook that retries for half a
 /// minute does not delay another rule's stop. A rule has one finding, so there are never more threads than

@@ -15,6 +15,8 @@
 #include "format/events.h"
 #include "format/version.h"
 #include "rules/incidents.h"
+#include "watch/evidence.h"
+#include "watch/muted.h"
 
 namespace tdbg::watch {
 namespace {
@@ -37,14 +39,17 @@ Json Number(double value) {
   return value;
 }
 
+double NumberOf(const Event& json) {
+  if (json.is_number()) return json.get<double>();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (json == "Infinity") return kInfinity;
+  if (json == "-Infinity") return -kInfinity;
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
 double NumberOf(const Event& json, const char* key) {
   const auto found = json.find(key);
-  if (found == json.end()) return 0;
-  if (found->is_number()) return found->get<double>();
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (*found == "Infinity") return kInfinity;
-  if (*found == "-Infinity") return -kInfinity;
-  return std::numeric_limits<double>::quiet_NaN();
+  return found == json.end() ? 0 : NumberOf(*found);
 }
 
 int64_t IntOf(const Event& json, const char* key) {
@@ -57,6 +62,21 @@ std::string TextOf(const Event& json, const char* key) {
   std::string text;
   format::GetField(json, key, &text);
   return text;
+}
+
+// As PutEvidence writes it; what is of another form, or longer, is left out.
+void ReadHistory(const Event& item, rules::Finding* finding) {
+  const auto history = item.find("history");
+  if (history == item.end() || !history->is_object()) return;
+  const auto steps = history->find("steps"), values = history->find("values");
+  if (steps == history->end() || values == history->end() || !steps->is_array() || !values->is_array())
+    return;
+  if (steps->size() != values->size() || steps->size() > rules::kMostHistory) return;
+  for (size_t i = 0; i < steps->size(); ++i) {
+    if (!(*steps)[i].is_number_integer()) return finding->history.clear();
+    finding->history.emplace_back((*steps)[i].get<int64_t>(), NumberOf((*values)[i]));
+  }
+  finding->history_of = TextOf(*history, "of");
 }
 
 rules::RuleStatus StatusOf(const Event& json) {
@@ -89,6 +109,7 @@ rules::RuleStatus StatusOf(const Event& json) {
     finding.text = TextOf(item, "text");
     finding.detector = TextOf(item, "detector");
     format::GetField(item, "attempt", &finding.attempt);
+    ReadHistory(item, &finding);
     status.findings.push_back(std::move(finding));
   }
   return status;
@@ -170,6 +191,7 @@ std::string StatusFields(const rules::RuleStatus& status, int64_t global_step,
     if (!finding.text.empty()) item["text"] = finding.text;
     if (!finding.detector.empty()) item["detector"] = finding.detector;
     if (finding.attempt >= 0) item["attempt"] = finding.attempt;
+    PutEvidence(finding, Number, &item);
     findings.push_back(std::move(item));
   }
   json["findings"] = std::move(findings);
@@ -184,8 +206,11 @@ std::string StatusFields(const rules::RuleStatus& status, int64_t global_step,
                          {"sentence", incident.sentence},
                          {"first_step", incident.first_step},
                          {"tensor", incident.tensor},
+                         {"worker", incident.worker},
                          {"confidence", incident.confidence},
                          {"advice", incident.advice}});
+    if (incident.muted()) incidents.back()["because"] = incident.muted_because;
+    incidents.back()["muted"] = incident.muted();
   }
   if (!incidents.empty()) json["incidents"] = std::move(incidents);
   if (status.nonfinite_since >= 0) json["nonfinite_since"] = status.nonfinite_since;
@@ -242,21 +267,45 @@ std::string ErrorFields(const Status& status) {
   return Dump(json);
 }
 
+namespace {
+
+// The last of each name.
+class Statuses {
+ public:
+  void Add(rules::RuleStatus status) {
+    const auto [place, is_new] = places_.try_emplace(status.name, list.size());
+    if (is_new) {
+      list.push_back(std::move(status));
+    } else {
+      list[place->second] = std::move(status);
+    }
+  }
+  std::vector<rules::RuleStatus> list;
+
+ private:
+  std::unordered_map<std::string, size_t> places_;
+};
+
+}  // namespace
+
 Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path) {
-  std::vector<rules::RuleStatus> statuses;
-  std::unordered_map<std::string, size_t> places;
+  Statuses statuses;
   TDBG_RETURN_IF_ERROR(
       ForEachEvent(run_path, "\"rule_status\"", [&](const std::string& kind, const Event& json) {
-        if (kind != "rule_status") return;
-        rules::RuleStatus status = StatusOf(json);
-        const auto [place, is_new] = places.try_emplace(status.name, statuses.size());
-        if (is_new) {
-          statuses.push_back(std::move(status));
-        } else {
-          statuses[place->second] = std::move(status);
-        }
+        if (kind == "rule_status") statuses.Add(StatusOf(json));
       }));
-  return statuses;
+  return std::move(statuses.list);
+}
+
+Result<std::vector<rules::RuleStatus>> ReadShownStatuses(const std::string& run_path) {
+  Statuses statuses;
+  bool goes_on = false;  // of a run without a launcher nobody says so
+  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, "", [&](const std::string& kind, const Event& json) {
+    if (kind == "rule_status") statuses.Add(StatusOf(json));
+    if (kind == "job_started" || kind == "job_ended") goes_on = kind == "job_started";
+  }));
+  ApplyMutesOf(run_path, goes_on, &statuses.list);
+  return std::move(statuses.list);
 }
 
 Result<std::vector<JudgedWhole>> ReadJudgedWhole(const std::string& run_path) {

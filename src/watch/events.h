@@ -18,9 +18,11 @@ namespace tdbg::watch {
 /// wall_nanos and time
 std::string EventLine(const std::string& kind, int64_t wall_nanos, const std::string& fields_json);
 
-/// The latest status of each rule in events.jsonl, as `tdbg status` shows them. Empty for a run that was
-/// never watched. Torn and unknown lines are skipped.
+/// The latest status of each rule in events.jsonl, as it was recorded. Empty for a run that was never
+/// watched. Torn and unknown lines are skipped.
 Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path);
+/// ReadStatuses as users are shown them: without what is muted in the run (ApplyMutesOf).
+Result<std::vector<rules::RuleStatus>> ReadShownStatuses(const std::string& run_path);
 
 /// Decisions that depended on a clock while the run was watched. A replay that follows them reaches the same
 /// verdicts.

@@ -31,6 +31,22 @@ int64_t AttemptOf(const TrialAccess& access, const rules::Finding& finding) {
   return position ? access.steps()[*position].attempt : 0;
 }
 
+const rules::Finding& FirstHeard(const rules::RuleStatus& status) {
+  const auto heard = std::ranges::find_if(
+      status.findings, [](const rules::Finding& finding) { return finding.muted_because.empty(); });
+  return heard == status.findings.end() ? status.findings.front() : *heard;
+}
+
+std::pair<int64_t, int64_t> LatestFinding(const TrialAccess& access, const rules::RuleStatus& status) {
+  std::pair<int64_t, int64_t> latest{0, -1};
+  for (const rules::Finding& finding : status.findings) {
+    if (!finding.muted_because.empty()) continue;
+    if (const int64_t attempt = AttemptOf(access, finding); attempt > latest.second)
+      latest = {finding.global_step, attempt};
+  }
+  return latest;
+}
+
 std::string FoundFields(const Found& found) {
   nlohmann::ordered_json json;
   json["name"] = found.rule;
@@ -47,8 +63,13 @@ bool FoundOnce::Told(const Found& found) {
 }
 
 std::vector<Found> FoundOnce::New(const Trial& trial, const std::vector<rules::RuleStatus>& statuses,
-                                  const std::vector<Origin>& origins, int64_t first_attempt) {
+                                  const std::vector<Origin>& origins, int64_t first_attempt,
+                                  bool waits_for_rules) {
   std::vector<Found> found;
+  const std::vector<rules::Incident> incidents = rules::IncidentsOf(statuses);
+  const bool is_heard = !waits_for_rules || std::ranges::any_of(incidents, [](const rules::Incident& one) {
+    return one.nonfinite && !one.muted();
+  });
   const TrialAccess access(trial);
   const auto tell = [&](std::string rule, std::string detector, int64_t attempt, int64_t global_step,
                         const std::string& sentence) {
@@ -65,11 +86,11 @@ std::vector<Found> FoundOnce::New(const Trial& trial, const std::vector<rules::R
   };
   // The training's own words on a NaN are better than a rule's, and are there before those.
   for (const Origin& origin : origins) {
-    if (!origin.seen || nonfinite_told_) continue;
+    if (!origin.seen || nonfinite_told_ || !is_heard) continue;
     nonfinite_told_ = tell("", "", origin.attempt, origin.global_step, origin.sentence);
   }
-  for (const rules::Incident& incident : rules::IncidentsOf(statuses)) {
-    if (incident.nonfinite && nonfinite_told_) continue;
+  for (const rules::Incident& incident : incidents) {
+    if (incident.muted() || (incident.nonfinite && nonfinite_told_)) continue;
     std::set<int64_t> attempts;  // a rule that was named is one incident, whatever it finds in later attempts
     for (const rules::Finding& finding : incident.evidence) {
       const int64_t attempt = AttemptOf(access, finding);

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "rules/engine.h"
@@ -26,6 +27,10 @@ struct Found {
 
 /// Whose step the finding is at.
 int64_t AttemptOf(const TrialAccess& access, const rules::Finding& finding);
+/// The first finding that is not muted; of a status without one, the first. \pre there are findings
+const rules::Finding& FirstHeard(const rules::RuleStatus& status);
+/// (step, attempt): the first finding of the latest attempt in which there is one that is not muted.
+std::pair<int64_t, int64_t> LatestFinding(const TrialAccess& access, const rules::RuleStatus& status);
 
 /// Of the event `found` (docs/format.md).
 std::string FoundFields(const Found& found);
@@ -35,10 +40,12 @@ class FoundOnce {
  public:
   /// A watcher before this one has told of it. \return  false: this was known
   bool Told(const Found& found);
-  /// What is new, at most kMost in all. \param first_attempt  what was found in an earlier one is another
-  /// job's, and is not told
+  /// What is new and not muted, at most kMost in all. \param first_attempt  what was found in an earlier one
+  /// is another job's, and is not told
+  /// \param waits_for_rules  a NaN may be one that is muted, which the profile's finding of it will show
   std::vector<Found> New(const Trial& trial, const std::vector<rules::RuleStatus>& statuses,
-                         const std::vector<Origin>& origins, int64_t first_attempt);
+                         const std::vector<Origin>& origins, int64_t first_attempt,
+                         bool waits_for_rules = false);
 
   static constexpr size_t kMost = 100;
 

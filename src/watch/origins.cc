@@ -59,9 +59,12 @@ std::vector<Origin> OriginsOf(const Trial& trial) {
 void Explain(std::vector<rules::Incident>* incidents, const std::vector<Origin>& origins) {
   if (origins.empty() || !origins.front().seen) return;
   const Origin& origin = origins.front();
-  const auto nonfinite = std::ranges::find_if(
-      *incidents, [](const rules::Incident& one) { return one.nonfinite && !one.detector.empty(); });
-  if (nonfinite == incidents->end()) return;
+  rules::Incident* nonfinite = nullptr;  // the first; where it is muted, it stands last
+  for (rules::Incident& one : *incidents) {
+    if (!one.nonfinite || one.detector.empty()) continue;
+    if (nonfinite == nullptr || one.first_step < nonfinite->first_step) nonfinite = &one;
+  }
+  if (nonfinite == nullptr) return;
   nonfinite->title = origin.title;
   nonfinite->sentence = origin.sentence;
   if (!origin.advice.empty()) nonfinite->advice = origin.advice;

@@ -8,6 +8,7 @@
 #include "rules/judged_run.h"
 #include "trial/access.h"
 #include "watch/events.h"
+#include "watch/muted.h"
 
 namespace tdbg::watch {
 namespace {
@@ -68,7 +69,9 @@ Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<pl
     }
   }
   if (reports) *reports = engine->TakeReports();
-  return engine->statuses();
+  std::vector<rules::RuleStatus> statuses = engine->statuses();
+  ApplyMutesOf(trial.path(), /*goes_on=*/!decisions.end && !trial.loaded_all_steps(), &statuses);
+  return statuses;
 }
 
 }  // namespace tdbg::watch

@@ -14,7 +14,8 @@ namespace tdbg::watch {
 
 /// Judges everything in the run, following decisions that depended on a clock while it was watched. With the
 /// watcher's rules, the statuses are the watcher's. A running job is judged as far as it got; rules without a
-/// finding are then InProgress. \error kInvalidArgument  the rules
+/// finding are then InProgress. What is muted in the run is no issue (ApplyMutesOf). \error kInvalidArgument
+/// the rules
 /// \param reports  if given: gets the documents that rules made of the run, for the caller to write
 /// (report_files.h)
 /// \param attempt  with which `trial` was opened; rules in processes of their own open the run themselves

@@ -23,6 +23,8 @@
 #include "watch/action_runner.h"
 #include "watch/breakpoints.h"
 #include "watch/found.h"
+#include "watch/incident_lines.h"
+#include "watch/muted.h"
 #include "watch/no_steps.h"
 #include "watch/origins.h"
 #include "watch/progress.h"
@@ -53,6 +55,7 @@ struct Watcher::Impl {
   explicit Impl(WatchOptions given)
       : options(std::move(given)),
         breakpoints(options.run),
+        mutes(options.run),
         runner([this](const ActionOutcome& next) { return TakeTurn(options.run, next); },
                [this](const ActionOutcome& outcome) { ActionDone(outcome); }) {}
 
@@ -75,6 +78,8 @@ struct Watcher::Impl {
   std::vector<Origin> origins;
   bool origins_are_new = false;
   FoundOnce found_once;
+  FollowedMutes mutes;
+  bool finishing = false;  // the job has ended, and rules decide
   // Rule, step and attempt of each finding whose actions were started.
   std::set<std::tuple<size_t, int64_t, int64_t>> acted_on;
   // What a watcher before this one said last of each rule.
@@ -105,25 +110,11 @@ struct Watcher::Impl {
   }
 
   Status ParseActions() {
-    const actions::JobControl job = Control();
+    const auto log = [this](const std::string& line) { Log(line); };
     for (const plan::RuleConfig& rule : options.rules) {
-      const size_t index = actions.size();
-      auto& list = actions.emplace_back();
-      std::vector<std::string> texts = rule.on_issue;
-      if (engine->StopsJob(index) && std::find(texts.begin(), texts.end(), "stop") == texts.end())
-        texts.push_back("stop");
-      for (const std::string& text : texts) {
-        auto action = actions::ParseAction(text, job);
-        if (!action.ok()) return rule.where.empty() ? action.status() : action.status().Annotate(rule.where);
-        list.push_back(*std::move(action));
-      }
-      const auto json = rule.parameters.find("action_json");
-      if (json == rule.parameters.end()) continue;
-      std::vector<std::string> skipped;
-      auto theirs = actions::ParseActionJson(json->second, job, &skipped);
-      if (!theirs.ok()) return rule.where.empty() ? theirs.status() : theirs.status().Annotate(rule.where);
-      for (auto& action : *theirs) list.push_back(std::move(action));
-      for (const std::string& what : skipped) Log("action_json: left out: " + what);
+      auto list = ActionsOf(rule, engine->StopsJob(actions.size()), Control(), log);
+      if (!list.ok()) return rule.where.empty() ? list.status() : list.status().Annotate(rule.where);
+      actions.push_back(*std::move(list));
     }
     return OkStatus();
   }
@@ -158,6 +149,15 @@ struct Watcher::Impl {
     }
   }
 
+  // As users are told them.
+  std::vector<rules::RuleStatus> Shown() const { return mutes.Shown(engine->statuses(), !finishing); }
+  // Of what is muted now, and was not at the last look, or the reverse, is told, too.
+  void AddNewlyMuted(std::vector<size_t>* changed) {
+    if (!mutes.Refresh()) return;
+    if (!mutes.trouble().ok()) Log(mutes.trouble().message());
+    mutes.AddConcerned(engine->statuses(), changed);
+  }
+
   std::optional<rules::JobEnd> JobEndNow() const {
     const std::lock_guard lock(mutex);
     return job_end;
@@ -174,18 +174,6 @@ struct Watcher::Impl {
     if (before.state == status.state && before.details == status.details && same_hit) return true;
     said_before.erase(found);
     return false;
-  }
-
-  // (step, attempt): the first finding of the latest attempt in which there is one. A rule that goes on is
-  // acted on once in each.
-  std::tuple<int64_t, int64_t> WhatIsActedOn(const rules::RuleStatus& status) const {
-    const TrialAccess access(*trial);
-    std::tuple<int64_t, int64_t> latest{0, -1};
-    for (const rules::Finding& finding : status.findings) {
-      if (const int64_t attempt = AttemptOf(access, finding); attempt > std::get<1>(latest))
-        latest = {finding.global_step, attempt};
-    }
-    return latest;
   }
 
   /// Has the run no launcher, and was every worker there that is going to be?
@@ -211,14 +199,15 @@ struct Watcher::Impl {
     // Whoever launched the job says when it is gone. Without a launcher the workers do.
     job_is_gone = job_is_gone || (!options.stop && trial->loaded_all_steps());
     TakenActions taken(options.run);
+    const std::vector<rules::RuleStatus> shown = Shown();
     std::set<size_t> told;  // what began afresh and hit at once has changed twice
     for (const size_t i : changed) {
       if (!told.insert(i).second) continue;
-      const rules::RuleStatus& status = engine->statuses()[i];
+      const rules::RuleStatus& status = shown[i];
       const bool hit = status.state == rules::RuleState::kIssuesFound && !status.findings.empty();
-      const int64_t step = hit ? status.findings.front().global_step : engine->last_judged_step();
-      if (!WasSaid(status)) {
-        Event("rule_status", wall_nanos, StatusFields(status, step, origins));
+      const int64_t step = hit ? FirstHeard(status).global_step : engine->last_judged_step();
+      if (!WasSaid(engine->statuses()[i])) {
+        Event("rule_status", wall_nanos, StatusFields(mutes.Marked(engine->statuses()[i]), step, origins));
         if (options.on_status) options.on_status(status, step);
       }
       if (!hit) continue;
@@ -226,12 +215,13 @@ struct Watcher::Impl {
       notice.run = options.run;
       notice.rule = status.name;
       notice.status = rules::RuleStateName(status.state);
-      std::tie(notice.global_step, notice.attempt) = WhatIsActedOn(status);
+      std::tie(notice.global_step, notice.attempt) = LatestFinding(TrialAccess(*trial), status);
       // A rule that goes on changes again, at its next finding and at the end. Its actions may not be over
       // yet, and what failed is not tried again.
       if (!acted_on.emplace(i, notice.global_step, notice.attempt).second) continue;
       notice.at_step = CommonFutureStep(*trial);
       notice.details = status.details;
+      TellIncidents(*trial, status, origins, &notice);
       notice.step_name = StepNames(*trial, {&notice.global_step, 1}).Of(notice.global_step);
       notice.json =
           EventLine("rule_status", wall_nanos,
@@ -246,12 +236,12 @@ struct Watcher::Impl {
     }
     if (std::exchange(origins_are_new, false) || !changed.empty()) TellFound(wall_nanos, job_is_gone);
     const std::lock_guard lock(mutex);
-    snapshot = engine->statuses();
+    snapshot = shown;
   }
 
   // For people, who are not to wait for the end.
   void TellFound(int64_t wall_nanos, bool job_is_gone) {
-    for (const Found& found : found_once.New(*trial, engine->statuses(), origins, job_attempt)) {
+    for (const Found& found : found_once.New(*trial, Shown(), origins, job_attempt, mutes.any_nonfinite())) {
       Event("found", wall_nanos, FoundFields(found));
       if (options.on_found && !job_is_gone) options.on_found(found);
     }
@@ -323,7 +313,8 @@ struct Watcher::Impl {
     TellOrigins();  // before the verdicts, which refer to them
     LearnOfStops();
     const int64_t now = WallNow();
-    TDBG_ASSIGN_OR_RETURN(const std::vector<size_t> changed, engine->Advance(*trial, now));
+    TDBG_ASSIGN_OR_RETURN(std::vector<size_t> changed, engine->Advance(*trial, now));
+    AddNewlyMuted(&changed);
     Tell(changed, now, false);
     return OkStatus();
   }
@@ -388,7 +379,8 @@ struct Watcher::Impl {
   }
 
   void TellProgress() {
-    if (options.on_progress) options.on_progress(ProgressOf(*trial, &losses, engine->statuses()));
+    if (const auto shown = Shown(); options.on_progress)
+      options.on_progress(ProgressOf(*trial, &losses, shown));
   }
 
   Status Look() {
@@ -408,7 +400,9 @@ struct Watcher::Impl {
     bool told = false;
     while (true) {
       const int64_t now = WallNow();
-      TDBG_ASSIGN_OR_RETURN(const std::vector<size_t> changed, engine->Finish(*trial, end, now));
+      TDBG_ASSIGN_OR_RETURN(std::vector<size_t> changed, engine->Finish(*trial, end, now));
+      AddNewlyMuted(&changed);
+      finishing = true;
       if (!leaves) Tell(changed, now, true);  // the job goes on, and others may judge it to its end
       TellProgress();
       if (engine->decided()) break;
@@ -419,14 +413,14 @@ struct Watcher::Impl {
     }
     WriteReports();
     const std::lock_guard lock(mutex);
-    snapshot = engine->statuses();
+    snapshot = Shown();
     return OkStatus();
   }
 
   // Verdicts are about the judged steps only, not about steps that could not be read.
   Status GiveUp(const Status& trouble) {
     const int64_t now = WallNow();
-    std::vector<rules::RuleStatus> statuses = engine->statuses();
+    std::vector<rules::RuleStatus> statuses = Shown();
     for (rules::RuleStatus& status : statuses) {
       if (status.state != rules::RuleState::kInProgress) continue;
       status.state = rules::RuleState::kError;

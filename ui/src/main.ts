@@ -137,7 +137,7 @@ class RunView {
     this.live.disabled = !o.running && !this.frozen;
     this.bell.hidden = !o.running || !("Notification" in window) || Notification.permission !== "default";
     const found = o.verdicts.filter((v) => v.status === "IssuesFound").length;
-    document.title = `${found || o.first_nonfinite ? "⚠ " : ""}${o.name} · tdbg`;
+    document.title = `${found || o.sentence.mood === "bad" ? "⚠ " : ""}${o.name} · tdbg`;
     if (this.announced >= 0 && found > this.announced && "Notification" in window && Notification.permission === "granted") {
       new Notification(o.name, { body: o.sentence.text });
     }
@@ -161,7 +161,8 @@ class RunView {
         verdict.follows_from ? el("span", { class: "soft" }, `follows from ${verdict.follows_from}`) : null);
     };
     // What the profile found is told by its incidents; a rule that somebody named has a card of its own.
-    const told = o.incidents.filter((i) => i.detector);
+    const told = o.incidents.filter((i) => i.detector && !i.muted);
+    const muted = o.incidents.filter((i) => i.muted);
     const story = (incident: Incident) => el("article", { class: "incident" },
       el("h3", {}, `${plain(incident.title)}, from ${incident.at} on`), el("p", {}, plain(incident.sentence)),
       el("p", { class: "soft" }, el("b", {}, `${incident.confidence}: `), plain(incident.advice)),
@@ -175,6 +176,7 @@ class RunView {
         origin.advice ? el("span", { class: "soft" }, plain(origin.advice)) : null)),
       ...told.slice(0, 6).map(story), told.length > 6 ? el("p", { class: "soft" }, `and ${told.length - 6} more: tdbg explain`) : null,
       ...bad.map(card),
+      ...muted.slice(0, 6).map((i) => el("p", { class: "soft" }, `Muted: ${plain(i.title)}, from ${i.at} on, because ${plain(i.because)}`)),
       good.length ? el("p", { class: "soft" }, `${good.map((v) => `${v.name}: ${v.status === "NoIssuesFound" ? "nothing" : v.status === "InProgress" ? "watching" : v.status}`).join(" · ")}`) : null);
   }
 

@@ -11,7 +11,7 @@ export interface Verdict {
 }
 export interface Incident {
   id: string; title: string; sentence: string; first_step: number; at: string; tensor: string; worker: string; confidence: string;
-  advice: string; detector: string; evidence: Finding[]; consequences: Finding[];
+  advice: string; detector: string; muted: boolean; because: string; evidence: Finding[]; consequences: Finding[];
 }
 export interface Overview {
   name: string; path: string; state: string; running: boolean; generation: number; steps: number; first_step: number;

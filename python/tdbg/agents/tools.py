@@ -87,7 +87,7 @@ class Tools:
             answer["first_nonfinite"] = o["first_nonfinite"]
         answer["nan_origins"] = _short(o["origins"], 3)
         answer["incidents"] = _short([{key: i[key] for key in ("id", "title", "sentence", "first_step", "tensor",
-                                                               "worker", "confidence", "advice")}
+                                                               "worker", "confidence", "advice", "muted", "because")}
                                       for i in o["incidents"]], 8)
         answer["verdicts"] = [{"name": v["name"], "status": v["status"], "details": v["details"],
                                "findings": _short(v["findings"], 3)} for v in o["verdicts"][:40]]

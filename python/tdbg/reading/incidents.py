@@ -26,6 +26,9 @@ class Incident:
     confidence: str
     #: What to do next.
     advice: str
+    #: The user took it for no issue (`tdbg mute`), and why.
+    muted: bool = False
+    because: str = ""
 
     def __str__(self) -> str:
         return f"step {self.first_step}: {self.sentence}"
@@ -38,7 +41,8 @@ class Incidents(list[Incident]):
         if not self:
             return "<p>no incident</p>"
         return table(["step", "incident", "confidence", "next"],
-                     [[str(i.first_step), f"<b>{text(i.title)}</b><br>{text(i.sentence)}", text(i.confidence),
+                     [[str(i.first_step), f"muted: {text(i.title)}", "", f"because {text(i.because)}"] if i.muted else
+                      [str(i.first_step), f"<b>{text(i.title)}</b><br>{text(i.sentence)}", text(i.confidence),
                        text(i.advice)] for i in self])
 
 
@@ -82,14 +86,39 @@ def _objects(status: dict[str, Any], key: str) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
+def _place(item: dict[str, Any]) -> str:
+    """What an incident is about in a list of what is muted: as `rules::FingerprintOf` of the program says it."""
+    tensor = str(item.get("tensor", ""))
+    name = "" if tensor.startswith("context/") else tensor.rpartition("/")[2]
+    return name.rpartition(".")[0] or tensor or str(item.get("worker", ""))
+
+
+def _muted(run: str) -> dict[tuple[str, str], str]:
+    """Why each is muted, by detector and place, as muted.json of the run says; a damaged one mutes nothing."""
+    try:
+        document = json.loads((pathlib.Path(run) / "muted.json").read_text(errors="replace"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    reasons: dict[tuple[str, str], str] = {}
+    if isinstance(document, dict) and document.get("version") == 1:
+        for mute in _objects(document, "muted"):
+            for one in _objects(mute, "what"):
+                reasons.setdefault((str(one.get("detector")), str(one.get("place"))), str(mute.get("because", "")))
+    return reasons
+
+
 def incidents_of(run: str) -> Incidents:
     """:param run: its directory"""
     found = Incidents()
+    reasons = _muted(run)
     for status in _statuses(run):
         for item in _objects(status, "incidents"):
             step = item.get("first_step")
+            detector = item.get("detector") or str(item.get("id", "")).partition("-")[0]
+            because = reasons.get((str(detector), _place(item)), "")
             found.append(Incident(first_step=step if isinstance(step, int) else -1,
-                                  **{key: str(item.get(key, "")) for key in _TEXTS}))
+                                  muted=bool(because), because=because, **{key: str(item.get(key, "")) for key in _TEXTS}))
+    found.sort(key=lambda incident: incident.muted)
     return found
 
 

@@ -112,6 +112,8 @@ class Digest {
   const std::vector<OfRank>& by_rank(const std::string& name) const;
   /// The first loss of the step, of each rank.
   std::vector<OfRank> loss_by_rank() const;
+  /// All of the step's.
+  const std::map<std::string, double>& all_series() const { return series_; }
   const std::vector<std::string>& absent() const { return absent_; }  ///< parameters without a gradient
   const std::vector<std::string>& in_no_optimizer() const { return in_no_optimizer_; }
   /// The labels of the optimizers that stepped.

@@ -9,6 +9,7 @@
 #include "rules/profile/catalogue.h"
 #include "rules/profile/detector.h"
 #include "rules/profile/job.h"
+#include "rules/profile/recent.h"
 #include "rules/profile/reexecution.h"
 #include "rules/rule.h"
 #include "trial/columns.h"
@@ -59,6 +60,7 @@ class Profile : public Rule {
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     digest_.Take(step);
     silence_.See(digest_);
+    recent_.Take(digest_);
     if (digest_.train()) FindPhase();
     // Of what is lost nobody knows who stepped.
     if (step.statistics_incomplete()) phases_.erase(phases_.begin() + 1, phases_.end());
@@ -125,7 +127,10 @@ class Profile : public Rule {
       });
       return known && finding.detector != "nonfinite";
     });
-    for (const Finding& finding : *findings) told_.emplace_back(finding.detector, finding.tensor);
+    for (Finding& finding : *findings) {
+      told_.emplace_back(finding.detector, finding.tensor);
+      recent_.Tell(digest_, &finding);
+    }
   }
 
   // The training while one set of optimizers steps. With others between them its steps are one phase as long
@@ -195,6 +200,7 @@ class Profile : public Rule {
   Detectors connections_;
   std::vector<Phase> phases_;  // that go on, the latest first; never empty
   Silence silence_;
+  Recent recent_;
   int64_t steps_ = 0, begun_ = 1, returned_ = 0;  // of training
   std::vector<std::pair<std::string, std::string>> told_;
 };

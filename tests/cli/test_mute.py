@@ -1,0 +1,168 @@
+"""`tdbg mute`: an incident that is known is no issue, in its run and in its script's next ones, and hides nothing else."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from program import BINARY, until
+
+# Nothing behind the cut has a gradient. With "later" it waits once that is found, and goes on when it is let.
+SCRIPT = """
+import os, sys, time, torch
+import torch.nn.functional as F
+torch.manual_seed(3)
+torch.set_num_threads(1)
+body, head = torch.nn.Linear(16, 32), torch.nn.Linear(32, 4)
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], 0.01)
+x, y = torch.randn(64, 16), torch.arange(64) % 4
+for step in range(30):
+    chosen = torch.randperm(64)[:16]
+    loss = F.cross_entropy(head(torch.relu(body(x[chosen])).detach()), y[chosen])
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    while "later" in sys.argv and step == 20 and not os.path.exists("go"):
+        time.sleep(0.05)
+"""
+BECAUSE = "its body is \x1b[31mfrozen"
+ACT = "exec:printf '%s\\n' \"$TDBG_INCIDENT\" \"$TDBG_ADVICE\" > acted"
+
+
+@pytest.fixture
+def run(tdbg):
+    (tdbg.directory / "train.py").write_text(SCRIPT)
+
+    def start(name, *flags, script="train.py", cwd=None, words=()):
+        return tdbg("run", "--dir", str(tdbg.directory / name), *flags, "--", sys.executable, script, *words, timeout=600, cwd=cwd)
+
+    return start
+
+
+def said(done):
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def test_a_muted_incident_is_no_issue_here_and_in_the_next_runs_of_the_script(tdbg, run):
+    first = run("first", "--on-issue", ACT)
+    assert first.returncode == 0 and "parameters get no gradient, at" in first.stderr, first
+    incident = tdbg.json("status", "first")["incidents"][0]
+    sentence, advice = (tdbg.directory / "acted").read_text().splitlines()
+    assert sentence == incident["sentence"] and advice == incident["advice"] and not incident["muted"]
+    (tdbg.directory / "acted").unlink()
+    assert tdbg("check", "first", "--own").returncode == 1 and tdbg("explain", "first").returncode == 1
+
+    done = tdbg.ok("mute", "first", "1", "--because", BECAUSE)
+    assert str(tdbg.directory / "train.py") in said(done) and "\x1b" not in done.stderr
+    for command in (["status", "first", "--exit-code"], ["check", "first", "--own"], ["explain", "first"]):
+        told = tdbg.ok(*command)
+        assert "parameters get no gradient" in told.stdout and "frozen" in told.stdout, told
+        assert "\x1b" not in told.stdout and "\nincident" not in "\n" + told.stdout, told
+    assert "none, 1 muted" in tdbg("ls", ".").stdout
+    (told,), (again,) = tdbg.json("status", "first")["incidents"], tdbg.json("check", "first", "--own")["incidents"]
+    assert told == again and told["muted"] and told["because"] == BECAUSE and told["evidence"] == incident["evidence"]
+    (rule,) = tdbg.json("status", "first")["rules"]
+    assert rule["RuleEvaluationStatus"] == "NoIssuesFound" and rule["findings"] and "frozen" in rule["StatusDetails"]
+    tdbg.ok("report", "first", "--output", "page.html")
+    assert "1 incident is muted" in (tdbg.directory / "page.html").read_text()
+
+    # Whatever its arguments and the directory that it is started from.
+    (tdbg.directory / "elsewhere").mkdir()
+    (tdbg.directory / "handlers.yaml").write_text("handlers: [{log: heard.jsonl}]\n")
+    second = run("second", "--on-issue", ACT, "--on-event", "../handlers.yaml", script="../train.py",
+                 cwd=tdbg.directory / "elsewhere", words=["--lr", "1"])
+    assert second.returncode == 0 and said(second).count("1 incident is muted for this script: parameters get no gradient") == 1
+    assert "no issue found, 1 incident is muted" in said(second) and "ISSUE" not in second.stderr, second
+    assert not list(tdbg.directory.rglob("acted"))
+    heard = (tdbg.directory / "heard.jsonl").read_text()
+    assert '"NoIssuesFound"' in heard and '"IssuesFound"' not in heard
+    assert tdbg("check", "second", "--own").returncode == 0
+    assert "found here at" in said(tdbg.ok("mute", "second"))
+
+    import tdbg as package
+
+    (read,) = package.open(str(tdbg.directory / "second")).incidents()
+    assert read.muted and read.because == BECAUSE and "muted" in package.open(str(tdbg.directory / "second")).incidents()._repr_html_()
+
+    shutil.copy(tdbg.directory / "train.py", tdbg.directory / "other.py")
+    other = run("other", script="other.py")
+    assert "parameters get no gradient, at" in other.stderr and "muted" not in said(other)
+
+    tdbg.ok("mute", "second", "no_gradient", "--undo")
+    assert tdbg("check", "second", "--own").returncode == 1 and tdbg("check", "first", "--own").returncode == 0
+    third = run("third", "--on-issue", ACT)
+    assert "parameters get no gradient, at" in third.stderr and "muted" not in said(third)
+    assert (tdbg.directory / "acted").read_text().startswith(sentence)
+
+
+def test_what_a_run_brings_with_it_mutes_nothing_of_mine(tdbg, run):
+    run("mine")
+    tdbg.ok("mute", "mine", "no_gradient", "--because", "its body is frozen")
+    shutil.copytree(tdbg.directory / "mine", tdbg.directory / "received")
+    me = {"XDG_STATE_HOME": str(tdbg.directory / "me")}
+    assert "muted" in tdbg("status", "received", env=me).stdout
+    again = tdbg.ok("mute", "received", "no_gradient", "--because", "I have looked at it", env=me)
+    assert "in this one alone" in said(again)
+    assert "I have looked at it" in said(tdbg("explain", "received", env=me))
+    fresh = tdbg("run", "--dir", "fresh", "--", sys.executable, "train.py", env=me, timeout=600)
+    assert "parameters get no gradient, at" in fresh.stderr and "muted" not in said(fresh)
+
+    # A list that others may write to is not the user's own.
+    users = tdbg.directory / ".state" / "tdbg" / "muted.json"
+    assert users.stat().st_mode & 0o777 == 0o600
+    users.chmod(0o666)
+    open_to_all = run("open")
+    assert "parameters get no gradient, at" in open_to_all.stderr and "others may write to it" in said(open_to_all)
+
+
+@pytest.mark.parametrize("damage", ["[", "{}", '{"version": 2, "muted": []}', '{"version": 1, "muted": [{"because": "x"}]}',
+                                    '{"version": 1, "muted": [{"because": 1, "what": [{"detector": "no_gradient", "place": "Linear"}]}]}',
+                                    "[" * 100000, "directory"])
+def test_a_damaged_list_mutes_nothing_and_is_said(tdbg, run, damage):
+    if not (tdbg.directory / "r").exists():
+        run("r")
+    path = tdbg.directory / "r" / "muted.json"
+    path.mkdir() if damage == "directory" else path.write_text(damage)
+    for command in (["status", "r", "--exit-code"], ["check", "r", "--own"], ["explain", "r"]):
+        done = tdbg(*command)
+        assert done.returncode == 1 and "muted.json" in done.stderr and "nothing is muted" in done.stderr, done
+    import tdbg as package
+
+    assert [i.muted for i in package.open(str(tdbg.directory / "r")).incidents()] == [False]
+    assert tdbg("mute", "r", "1", "--because", "x").returncode in (5, 7)
+
+
+def test_what_cannot_be_muted_says_why(tdbg, run):
+    run("r", "--rule", "profile", "--rule", "vanishing_gradient")
+    for words, code, text in [(["r", "9", "--because", "x"], 4, "no_gradient"), (["r", "no_gradient"], 2, "--because"),
+                              (["r", "no_such", "--because", "x"], 4, "no incident 'no_such'"), (["r", "--undo"], 2, "which incident"),
+                              (["r", "1", "--because", "x" * 500], 2, "500 bytes"), (["r", "no_gradient", "--undo"], 4, "nothing is muted"),
+                              (["s3://bucket/r", "1", "--because", "x"], 7, "bucket")]:
+        done = tdbg("mute", *words)
+        assert done.returncode == code and text in done.stderr, (words, done)
+    assert "nothing is muted" in tdbg.ok("mute", "r").stderr and tdbg.json("mute", "r")["muted"] == []
+
+
+def test_an_incident_that_is_muted_while_the_job_runs_is_none_at_its_end(tdbg, run):
+    job = subprocess.Popen([BINARY, "run", "--dir", "r", "--", sys.executable, "train.py", "later"], cwd=tdbg.directory,
+                           env=tdbg.env, stderr=subprocess.PIPE, text=True)
+    try:
+        events = tdbg.directory / "r" / "events.jsonl"
+        until(lambda: events.exists() and '"no_gradient"' in events.read_text(), "the incident")
+        tdbg.ok("mute", "r", "no_gradient", "--because", "its body is frozen")
+        until(lambda: '"muted":true' in events.read_text(), "the watcher has heard of it")
+        assert tdbg.json("status", "r")["rules"][0]["RuleEvaluationStatus"] == "InProgress"
+    finally:
+        (tdbg.directory / "go").touch()
+        told = job.communicate(timeout=600)[1]
+    assert job.returncode == 0 and "no issue found, 1 incident is muted" in " ".join(told.split()), told
+    assert json.loads(tdbg("status", "r", "--json").stdout)["rules"][0]["RuleEvaluationStatus"] == "NoIssuesFound"
+
+
+def test_an_explanation_draws_what_the_finding_kept(tdbg, run):
+    run("r")
+    (incident,) = tdbg.json("status", "r")["incidents"]
+    (finding,) = incident["evidence"][:1]
+    assert finding["expected"] == {"least": None, "most": finding["threshold"]}
+    told = tdbg("explain", "r").stdout
+    assert len(told.splitlines()) <= 20 and max(map(len, told.splitlines())) <= 100
