@@ -117,7 +117,8 @@ def incidents_of(run: str) -> Incidents:
             detector = item.get("detector") or str(item.get("id", "")).partition("-")[0]
             because = reasons.get((str(detector), _place(item)), "")
             found.append(Incident(first_step=step if isinstance(step, int) else -1,
-                                  muted=bool(because), because=because, **{key: str(item.get(key, "")) for key in _TEXTS}))
+                                  muted=bool(because), because=because,
+                                  **{key: str(item.get(key, "")) for key in _TEXTS}))
     found.sort(key=lambda incident: incident.muted)
     return found
 
