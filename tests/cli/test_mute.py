@@ -159,10 +159,25 @@ def test_an_incident_that_is_muted_while_the_job_runs_is_none_at_its_end(tdbg, r
     assert json.loads(tdbg("status", "r", "--json").stdout)["rules"][0]["RuleEvaluationStatus"] == "NoIssuesFound"
 
 
-def test_an_explanation_draws_what_the_finding_kept(tdbg, run):
-    run("r")
+def test_an_explanation_draws_what_the_finding_kept(tdbg):
+    (tdbg.directory / "jump.py").write_text("""
+import torch, torch.nn.functional as F
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = torch.nn.Linear(16, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+x, y = torch.randn(64, 16), torch.arange(64) % 4
+for step in range(45):
+    loss = F.cross_entropy(model(x), y) * (1000 if step == 40 else 1)
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+""")
+    tdbg.ok("run", "--dir", "r", "--", sys.executable, "jump.py", timeout=600)
     (incident,) = tdbg.json("status", "r")["incidents"]
-    (finding,) = incident["evidence"][:1]
-    assert finding["expected"] == {"least": None, "most": finding["threshold"]}
+    finding = incident["evidence"][0]
+    assert finding["expected"] == {"least": None, "most": finding["threshold"]} and finding["value"] > finding["threshold"]
+    history = finding["history"]
+    assert history["of"] == "l2" and history["steps"] == list(range(29, 41)) and max(history["values"]) == history["values"][-1]
+    assert tdbg.json("check", "r", "--own", code=1)["incidents"] == [incident], "judged again it is what was said live"
     told = tdbg("explain", "r").stdout
+    assert "▁▁▁█ l2 of gradient/Linear_weight, steps 29 to 40" in told and "expected at most" in told, told
     assert len(told.splitlines()) <= 20 and max(map(len, told.splitlines())) <= 100
