@@ -28,6 +28,7 @@ class Kind:
     put: Callable[[Work], None]
     late: bool = False         # it begins at FAULT_AT
     make: Callable[..., Work] = Work
+    hidden: str = ""           # why nothing that is recorded shows it; counted apart
     draws: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 

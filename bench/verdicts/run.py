@@ -24,6 +24,8 @@ import warnings
 from typing import Any
 
 import boosting  # noqa: F401  adds to the two lists
+import fourth  # noqa: F401  does so, too
+import fourth_healthy  # noqa: F401  does so, too
 import modes  # noqa: F401  does so, too
 import third  # noqa: F401  does so, too
 import torch
@@ -127,7 +129,7 @@ def cases(half: str, draws: range) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--half", choices=["tuned", "unseen", "third", "turns", "modes", "boosting"], default="tuned")
+    parser.add_argument("--half", choices=["tuned", "unseen", "third", "fourth", "turns", "modes", "boosting"], default="tuned")
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--from-draw", type=int, default=0)
     parser.add_argument("--only", nargs="*", help="kinds")
