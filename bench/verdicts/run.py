@@ -26,6 +26,7 @@ from typing import Any
 import boosting  # noqa: F401  adds to the two lists
 import fourth  # noqa: F401  does so, too
 import fourth_healthy  # noqa: F401  does so, too
+import long  # noqa: F401  does so, too
 import modes  # noqa: F401  does so, too
 import third  # noqa: F401  does so, too
 import torch
@@ -129,7 +130,7 @@ def cases(half: str, draws: range) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--half", choices=["tuned", "unseen", "third", "fourth", "turns", "modes", "boosting"], default="tuned")
+    parser.add_argument("--half", choices=["tuned", "unseen", "third", "fourth", "long", "turns", "modes", "boosting"], default="tuned")
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--from-draw", type=int, default=0)
     parser.add_argument("--only", nargs="*", help="kinds")
