@@ -10,7 +10,7 @@ export PATH := $(abspath $(VENV)/bin):$(PATH)
 WHEEL_SOURCES := $(shell find src include python smdebug-compat cmake ui/dist CMakeLists.txt pyproject.toml README.md LICENSE -type f \
   -not -name '*_test.cc' -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: help setup build wheel wheels install demo test test-all smoke test-frameworks test-programs test-gpu refresh bench sanitize sanitize-address sanitize-thread fuzz check docs format clean
+.PHONY: help setup build wheel wheels install demo test test-all smoke test-frameworks test-programs test-gpu refresh bench bench-verdicts sanitize sanitize-address sanitize-thread fuzz check docs format clean
 .DELETE_ON_ERROR:
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo 'make refresh   the latest versions that go together, of every Python environment, written into its list (tools/refresh.py)'
 	@echo 'make test-gpu  what needs a GPU (tests/gpu); counted as skipped where there is none'
 	@echo 'make bench     the measurements of bench/'
+	@echo 'make bench-verdicts  what the profile finds, and what it alarms, in all parts of bench/verdicts'
 	@echo 'make sanitize  C++ tests under ASan+UBSan, then under TSan'
 	@echo 'make fuzz      every fuzz target for SECONDS (60)'
 	@echo 'make check     includes, headers, imports and types of Python, leftovers, READMEs and links, versions, CI definitions, spelling, format'
@@ -76,7 +77,7 @@ test: export TDBG_CLI = $(TDBG_HOME)/tdbg/bin/tdbg
 # summary is the last line.
 test: build install
 	@status=0; $(PYTHON) tools/run_tests.py ctest build || status=1; \
-	  $(PYTHON) tools/run_tests.py pytest build/pytest.xml $(PYTEST_SELECT) tests tools || status=1; \
+	  $(PYTHON) tools/run_tests.py pytest build/pytest.xml $(PYTEST_SELECT) tests tools bench/verdicts || status=1; \
 	  $(PYTHON) tools/summarize_tests.py build/ctest.xml build/scenarios.xml build/pytest.xml && exit $$status
 
 # The long suite: frameworks, programs, sanitizers and fuzzing included; hours. Its results are build/test-all.json.
@@ -131,6 +132,13 @@ test-framework-%: wheel
 bench: install
 	@test -x bench/run.sh || { echo 'bench/run.sh is missing' >&2; exit 1; }
 	bench/run.sh
+
+# A go that was cut off is gone on with by the same command; FRESH=1 begins anew. VERDICTS="--half fourth --draws 2" says what.
+bench-verdicts: export TDBG_HOME = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+bench-verdicts: export TDBG_BIN = $(TDBG_HOME)/tdbg/bin/tdbg
+bench-verdicts: install
+	$(PYTHON) bench/verdicts/run.py --jobs $(JOBS) --out $(or $(OUT),bench/out/verdicts) --json $(or $(OUT),bench/out/verdicts)/table.json \
+	  $(if $(FRESH),--fresh) $(VERDICTS)
 
 sanitize:
 	-@$(MAKE) --no-print-directory sanitize-address
