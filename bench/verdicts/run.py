@@ -26,7 +26,7 @@ import warnings
 from typing import Any
 
 import torch
-from cases import HALVES, KINDS, Case, cases, key_of, make, name_of
+from cases import HALVES, HEALTHY, KINDS, Case, cases, key_of, make, name_of
 from report import good, report, right, table
 from shards import Job, run_all, write
 from workloads import FAULT_AT, Work
@@ -56,12 +56,16 @@ def judged_by(tdbg: str) -> str:
     return digest(pathlib.Path(tdbg).resolve()) + (digest(inside) if inside.exists() else "")
 
 
-def train(work: Any, run: pathlib.Path) -> str:
+# What wants more than is recorded by default, and can be judged without parameters.
+WANT_MORE = ["DeadRelu", "SaturatedActivation", "CheckInputImages", "NLPSequenceRatio", "WeightUpdateRatio"]
+
+
+def train(work: Any, run: pathlib.Path, rules: list[str]) -> str:
     """Returns what the training raised, if anything."""
     shutil.rmtree(run, ignore_errors=True)
     torch.set_num_threads(1)
     import tdbg
-    watch, raised = tdbg.attach(dir=str(run), **getattr(work, "attached", {})), ""
+    watch, raised = tdbg.attach(dir=str(run), rules=rules or None, **getattr(work, "attached", {})), ""
     try:
         work.run()
     except Exception:
@@ -101,7 +105,7 @@ def do(case: Case, given: argparse.Namespace, tdbg: str, key: str) -> dict[str, 
         error = json.loads(trained.read_text())["error"]
     else:
         trained.unlink(missing_ok=True)
-        error = train(work, run)
+        error = train(work, run, WANT_MORE if given.rules else [])
         write(trained, {"key": key, "error": error})
     if error and not case["faulty"]:
         raise RuntimeError(f"a healthy training raised:\n{error}")
@@ -136,6 +140,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep runs after they are judged (a megabyte each)")
     parser.add_argument("--train-only", action="store_true", help="judge later; runs are kept")
     parser.add_argument("--judge-only", action="store_true", help="runs are there: judge them, by whatever they were recorded; they are kept")
+    parser.add_argument("--rules", action="store_true", help="record what the rules want that see outputs, inputs and raw weights, too")
+    parser.add_argument("--healthy", action="store_true", help="only the trainings that are well, without the twins")
     parser.add_argument("--limit", type=float, default=1800, help="seconds that a case may take")
     parser.add_argument("--json", type=pathlib.Path, help="write the table, and every case, into this file")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="the folder of runs and results")
@@ -147,8 +153,9 @@ def main() -> int:
     tdbg = os.environ.get("TDBG_BIN") or shutil.which("tdbg")
     if not tdbg:
         raise SystemExit("there is no tdbg on the PATH: make install, or set TDBG_BIN")
-    draws, recorded_by = range(given.from_draw, given.from_draw + given.draws), digest(package())
-    wanted = [c for half in given.half for c in cases(half, draws) if not given.only or c["kind"] in given.only]
+    draws, recorded_by = range(given.from_draw, given.from_draw + given.draws), digest(package()) + " rules" * given.rules
+    wanted = [c for half in given.half for c in cases(half, draws)
+              if (not given.only or c["kind"] in given.only) and (not given.healthy or c["kind"] in HEALTHY)]
     judge_key, jobs = "trained" if given.train_only else judged_by(tdbg), []
     for case in wanted:
         key = f"{key_of(case)} {recorded_by}"
