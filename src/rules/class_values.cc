@@ -14,14 +14,16 @@ namespace {
 
 using Values = std::map<WorkerIndex, std::vector<std::pair<TensorIndex, TensorValue>>>;
 
-// Each tensor once: one with a single element may be kept twice, as a raw value and as statistics.
+// Each tensor once: one with a single element may be kept twice, as a raw value and as statistics. What
+// adaptors note about a step (`context/labels/max`) is about labels, and holds none.
 Values ValuesOf(const StepContext& step, Selector& selector, bool* readable) {
   Values values;
   selector.Update(step);
-  const auto unseen = [&](TensorIndex tensor, WorkerIndex worker) {
-    return std::ranges::none_of(values[worker], [&](const auto& seen) { return seen.first == tensor; });
+  const auto wanted = [&](TensorIndex tensor, WorkerIndex worker) {
+    return !step.tensor(tensor).name.starts_with("context/") &&
+           std::ranges::none_of(values[worker], [&](const auto& seen) { return seen.first == tensor; });
   };
-  *readable &= ForEachKeptValue(step, selector, unseen,
+  *readable &= ForEachKeptValue(step, selector, wanted,
                                 [&](TensorIndex tensor, WorkerIndex worker, TensorValue value) {
                                   values[worker].emplace_back(tensor, std::move(value));
                                 });
