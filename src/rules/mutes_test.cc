@@ -38,7 +38,7 @@ std::vector<Mute> Muting(std::initializer_list<Fingerprint> what) {
 }
 
 // "no_gradient>no_improvement (dead_units)": those in brackets are muted.
-std::string Ids(const std::vector<RuleStatus>& statuses) {
+std::string IdsAndMutes(const std::vector<RuleStatus>& statuses) {
   std::string text;
   for (const Incident& incident : IncidentsOf(statuses)) {
     std::string one = incident.id;
@@ -51,7 +51,7 @@ std::string Ids(const std::vector<RuleStatus>& statuses) {
 std::string Muted(const RuleStatus& status, std::initializer_list<Fingerprint> what) {
   std::vector<RuleStatus> statuses{status};
   ApplyMutes(Muting(what), /*goes_on=*/false, &statuses);
-  return Ids(statuses);
+  return IdsAndMutes(statuses);
 }
 
 TEST(MutesTest, AMuteIsForOneDetectorInOneLayerWhateverTheTensorAndTheStep) {
@@ -103,16 +103,16 @@ TEST(MutesTest, OtherRulesAreNotMuted) {
   std::vector<RuleStatus> statuses{status};
   ApplyMutes(Muting({{"", "Net_l1"}, {"VanishingGradient", "Net_l1"}}), false, &statuses);
   EXPECT_EQ(statuses[0].state, RuleState::kIssuesFound);
-  EXPECT_EQ(Ids(statuses), "VanishingGradient");
+  EXPECT_EQ(IdsAndMutes(statuses), "VanishingGradient");
 }
 
 TEST(MutesTest, MarkingLeavesTheStatusAsItWasRecorded) {
   RuleStatus status = Found({{"no_gradient", 9, "Net_l1.weight"}});
   MarkMuted(Muting({{"no_gradient", "Net_l1"}}), &status);
   EXPECT_EQ(status.state, RuleState::kIssuesFound);
-  EXPECT_EQ(Ids({status}), "(no_gradient)");
+  EXPECT_EQ(IdsAndMutes({status}), "(no_gradient)");
   MarkMuted({}, &status);
-  EXPECT_EQ(Ids({status}), "no_gradient");
+  EXPECT_EQ(IdsAndMutes({status}), "no_gradient");
 }
 
 }  // namespace
