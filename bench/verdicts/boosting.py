@@ -139,7 +139,7 @@ class Stopped(Boosted):
 # Faults -------------------------------------------------------------------------------------------------------------
 
 @kind("data", "label_leak", "F", make=Boosted)
-def label_in_a_feature(w: Boosted) -> None:
+def label_in_a_column(w: Boosted) -> None:
     w.rate, w.rounds = max(w.rate, 0.1), max(w.rounds, 80)
     place = w.r.randrange(w.features)
     for x, y in (w.train, *w.held.values()):
