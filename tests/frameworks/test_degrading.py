@@ -126,8 +126,8 @@ def test_a_private_function_that_moved_costs_its_tensor_only(launched):
     assert len(said(done)) == 1 and "predictions: this LightGBM does not tell the predictions it keeps" in said(done)[0]
 
 
-#: What of a Booster has moved -> (tensors that are lost with it, what is said, collections that are still there).
-MOVED = {"get_score": (15, "has no attribute 'get_score'", {"metrics", "trees"}),
+#: What of a Booster has moved -> (what is lost with it: tensors, and once how trees grow; what is said; collections that are still there).
+MOVED = {"get_score": (16, "has no attribute 'get_score'", {"metrics", "trees"}),
          "get_dump": (11, "has no attribute 'get_dump'", {"metrics", "feature_importance"}),
          "__getitem__": (26, "no slices", {"metrics"}),
          "__getitem__ of few splits": (11, "no slices", {"metrics", "feature_importance"})}

@@ -21,7 +21,7 @@ from .birth import INPUT, LABEL, OPERATION, UNSEEN, Birth, Outside, counted_of
 from .evidence import Because
 from .graph import Graph, Place, Places, TooLarge, Unseen, base_name, is_python, leaf_of, order_of, saved, spoken
 from .lines import Line
-from .values import FINITE, Budget, readable, samples_with_nan, state_of, values_of
+from .values import FINITE, Budget, plain_of, samples_with_nan, state_of, values_of
 
 MOST_HELD = 6
 MOST_BACKWARDS = 8
@@ -282,7 +282,7 @@ class Gradients(NamedTuple):
 
 def any_bad(gradients: Iterable[torch.Tensor]) -> bool:
     """Waits for a device once."""
-    plain = [p for g in gradients if (p := readable(g)) is not None and p.is_floating_point()]
+    plain = [p for g in gradients if (p := plain_of(g)) is not None and p.is_floating_point()]
     return bool(plain) and not bool(torch.stack([torch.isfinite(p).all().to(plain[0].device) for p in plain]).all())
 
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import torch
 
+from tdbg import _capture
+
 PIECE = 1 << 20           # elements that are looked at at once
 MOST_SAMPLES = 5          # that are told by their numbers
 MAX_BYTES = 4 << 30       # of all tensors of one walk: about four seconds on one core
@@ -55,8 +57,8 @@ class Budget:
         return True
 
 
-def readable(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Its numbers as a plain strided tensor, without a copy of them; None where there are none to look at."""
+def _strided(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Its numbers as they lie in memory; None where there are none to look at."""
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return None
     tensor = tensor.detach()
@@ -69,9 +71,44 @@ def readable(tensor: torch.Tensor) -> torch.Tensor | None:
         tensor = tensor.values()
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
         return None             # a subclass of somebody's: what its operations do nobody knows
+    return tensor
+
+
+def _resolved(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     return tensor.resolve_neg()
+
+
+def _is_there(tensor: torch.Tensor) -> bool:
+    """A weight may lie in a mapped file that was cut short, or in a protected page: to read it would end the training.
+    Takes about as long as reading it."""
+    if tensor.device.type != "cpu" or not tensor.numel():
+        return True
+    elements = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
+    size = elements * tensor.element_size()
+    return size <= MAX_BYTES and _capture.is_readable(tensor.data_ptr(), size)
+
+
+def plain_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """As `readable`, of a tensor whose memory is known to be there."""
+    strided = _strided(tensor)
+    return None if strided is None else _resolved(strided)
+
+
+def readable(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Its numbers as a plain strided tensor, without a copy of them; None where there are none to look at, or where
+    reading them would end the process."""
+    strided = _strided(tensor)
+    return None if strided is None or not _is_there(strided) else _resolved(strided)
+
+
+def _within(tensor: torch.Tensor, budget: Budget) -> torch.Tensor | None:
+    """`readable`, within what may still be looked at."""
+    strided = _strided(tensor)
+    if strided is None or not budget.take(strided.numel() * strided.element_size()) or not _is_there(strided):
+        return None
+    return _resolved(strided)
 
 
 def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -93,8 +130,8 @@ def state_of(tensor: torch.Tensor, budget: Budget) -> str | None:
     """NAN if it has one, else INF, else FINITE; None: it could not be looked at."""
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return FINITE
-    plain = readable(tensor)
-    if plain is None or not budget.take(plain.numel() * plain.element_size()):
+    plain = _within(tensor, budget)
+    if plain is None:
         return None
     found = FINITE
     for piece in pieces(plain):
@@ -109,8 +146,8 @@ def state_of(tensor: torch.Tensor, budget: Budget) -> str | None:
 
 def values_of(tensor: torch.Tensor, budget: Budget) -> Values | None:
     """An element that is complex counts once: as NaN or infinite where one of its parts is, as 0 where both are."""
-    plain = readable(tensor)
-    if plain is None or not budget.take(plain.numel() * plain.element_size()):
+    plain = _within(tensor, budget)
+    if plain is None:
         return None
     total = [0] * 6
     low, high = float("inf"), -float("inf")
