@@ -12,7 +12,9 @@ import textwrap
 import types
 from typing import Any
 
-import fourth  # noqa: F401  adds to the two lists
+import fifth  # noqa: F401  adds to the two lists
+import fifth_healthy  # noqa: F401  does so, too
+import fourth  # noqa: F401  does so, too
 import fourth_healthy  # noqa: F401  does so, too
 import long  # noqa: F401  does so, too
 import modes  # noqa: F401  does so, too
