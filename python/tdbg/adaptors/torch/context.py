@@ -1,11 +1,12 @@
 """The training context of a step: numbers as series `context/...`, structure as JSON written when it changes.
 
 Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (hash of
-a sample of the first input of the last root forward), gradients_absent, gradients_kept (1: nobody reset them),
-loss_scale, skipped, grad_norm; of what the training is fed: data.py; of the mode that modules are in: module_modes.py.
+a sample of the first input of the last root forward), gradients_absent, gradients_kept (1: nobody reset them; of
+several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed: data.py, arguments.py; of the
+mode that modules are in: module_modes.py; of what lies between the last layer and the loss: loss_graph.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
 loss_broadcast (shapes), optimizer_uncounted (how many steps had no gradient at all, so far), optimizer/<optimizer>
-(class, groups, options).
+(class, groups, options), settings (of modules and of functions: settings.py).
 An absent gradient and a gradient of zeros are different: the first is listed here.
 """
 
@@ -24,9 +25,13 @@ from ..context import Context as BaseContext
 from ..guard import pass_on
 from ..steps import TRAIN
 from ..structure import first
+from .arguments import Arguments
 from .data import Data
+from .kept import KeptGradients
+from .loss_graph import FUNCTIONS, LossGraph
 from .module_modes import ModuleModes
 from .params import READER, local
+from .settings import Settings
 from .unregistered import AFTER, Unregistered
 from .unseen import unseen
 
@@ -99,6 +104,10 @@ class Context(BaseContext):
         self.data = Data(session)
         self.unregistered = Unregistered(session)
         self.modes = ModuleModes()
+        self.settings, self.loss_graph = Settings(session), LossGraph(session)
+        self.arguments = Arguments()
+        self._kept_of = KeptGradients(_mark_of_first)
+        self._looked_in = -1    # Session.steps_closed at the step that these were told of last
 
     # Scalars ------------------------------------------------------------------------------------------------
 
@@ -145,9 +154,14 @@ class Context(BaseContext):
 
     # What is observed ---------------------------------------------------------------------------------------
 
-    def updated(self, parameters: Sequence[torch.Tensor]) -> None:
-        """The training's only optimizer has stepped: what gradient is left?"""
+    def updated(self, serial: int, parameters: Sequence[torch.Tensor], alone: bool) -> None:
+        """An optimizer has stepped, the training's only one if it is `alone`: what gradient is left?"""
         self._left = None
+        if not alone:
+            if self.enabled:
+                self._kept_of.stepped(serial, parameters)
+            return
+        self._kept_of.forget()
         if self.enabled and parameters:
             # Of a DTensor this rank's part: an element of the whole takes a collective, which a rank that is not
             # recorded takes no part in.
@@ -167,14 +181,44 @@ class Context(BaseContext):
                 self.data.differentiated(tensors)
             except BaseException as error:
                 session.guard.failed("labels", error, self.data.give_up)
+        if self.loss_graph.due:
+            try:
+                self.settings.differentiated()
+                self.loss_graph.differentiated(tensors, self._batch[0] if self._batch else -1)
+            except BaseException as error:
+                session.guard.failed("what a loss is made of", error, self._give_up_looking)
         if self.unregistered.due and self.data.steps >= AFTER:
             try:
                 self.unregistered.look(tensors)
             except BaseException as error:
                 session.guard.failed("layers in a list", error, self.unregistered.give_up)
 
-    def before_backward(self) -> None:
+    def _give_up_looking(self) -> None:
+        self.settings.give_up()
+        self.loss_graph.give_up()
+
+    @unseen
+    def called(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """A loss function was called with these, and returned `result`."""
+        if not getattr(result, "requires_grad", False) or not self._trains():
+            return
+        try:
+            if self.settings.due:
+                self.settings.compared(function, args, kwargs)
+            self.loss_graph.returned(result)
+            if function in FUNCTIONS:
+                self.loss_graph.compared(function, args, kwargs)
+        except BaseException as error:
+            self.session.guard.failed("what a loss is given", error, self._give_up_looking)
+
+    def clipped(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Gradients are clipped by a function that is given these behind the parameters."""
+        if self.settings.due and self.enabled and not self.session.idle[TRAIN]:
+            self.settings.clipped(function, args, kwargs)
+
+    def before_backward(self, tensors: torch.Tensor | Sequence[torch.Tensor]) -> None:
         """backward adds to the gradients that are there."""
+        self._kept_of.before_backward(tensors)
         left, self._left = self._left, None
         if left is not None:
             parameter = left[0]()
@@ -197,6 +241,7 @@ class Context(BaseContext):
         self.take_batch(self.batch_of(args, kwargs))
         if self.data.due and self.enabled:
             try:
+                self.arguments.given(args, kwargs)
                 self.data.given(args, kwargs)
             except BaseException as error:
                 self.session.guard.failed("the model's input", error, self.data.give_up)
@@ -204,15 +249,18 @@ class Context(BaseContext):
     @unseen
     def compared(self, function: str, given: Any, target: Any, result: Any, ignored: Any, masked: bool) -> None:
         """A loss function returned `result`."""
-        session = self.session
-        if not self.enabled or session.idle[TRAIN] or not getattr(result, "requires_grad", False):
-            return
-        if session.evaluations.evaluating or session.forward is not None or session.elsewhere():
+        if not getattr(result, "requires_grad", False) or not self._trains():
             return
         try:
             self.data.compared(function, given, target, ignored, masked)
         except BaseException as error:
-            session.guard.failed("labels", error, self.data.give_up)
+            self.session.guard.failed("labels", error, self.data.give_up)
+
+    def _trains(self) -> bool:
+        """Is what can be differentiated now of a training that is recorded?"""
+        session = self.session
+        return (self.enabled and not session.idle[TRAIN] and not session.evaluations.evaluating
+                and session.forward is None and not session.elsewhere())
 
     def bad_loss(self) -> None:
         """backward is about to run on what is not finite."""
@@ -317,6 +365,8 @@ class Context(BaseContext):
         if self._kept:
             self._kept = False
             self.add("context/gradients_kept", 1)
+        elif self._kept_of.take(entry.serial):
+            self.add(f"context/gradients_kept/{entry.label}", 1)
         if skipped:
             self.add("context/skipped", 1)
         if self._uncounted_told != self.uncounted:
@@ -328,4 +378,17 @@ class Context(BaseContext):
         for name, number in self.modes.take():
             self.add(name, number)
         self.data.step_ends()
+        self._looked()
         self.add_batch()
+
+    def _looked(self) -> None:
+        """What was looked at is the step's. Of several optimizers' in one step the first one's, as in `Data`."""
+        numbers = self.arguments.take()
+        if self.session.steps_closed == self._looked_in:
+            return
+        self._looked_in = self.session.steps_closed
+        for name, number in numbers:
+            self.add(name, number)
+        if self.loss_graph.due:
+            self.settings.step_ends()
+            self.loss_graph.step_ends()

@@ -53,6 +53,14 @@ def leaves(tensors: torch.Tensor | Iterable[torch.Tensor]) -> list[torch.Tensor]
     return found
 
 
+def gives(tensors: torch.Tensor | Iterable[torch.Tensor], leaf: torch.Tensor) -> bool:
+    """Does a backward of `tensors` give `leaf` a gradient? False also where that takes too long to find out."""
+    try:
+        return any(getattr(node, "variable", None) is leaf for node in _nodes(tensors))
+    except TooLarge:
+        return False
+
+
 def owners(tensors: torch.Tensor | Iterable[torch.Tensor], owner_of: dict[int, set[int]]) -> set[int] | None:
     """Whose parameters a backward of `tensors` gives gradients. `owner_of`: by id() of a parameter. None: that takes
     too long to find out."""

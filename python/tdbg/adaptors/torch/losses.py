@@ -475,7 +475,7 @@ def patch(patches: Patches, session: Session) -> None:
         binary = function in CLASSIFIES_BINARY
         measures = function in MEASURES
         classifies = binary or function in CLASSIFIES
-        data = session.context.data
+        data, graph = session.context.data, session.context.loss_graph
 
         def labels_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             labels = args[1] if len(args) > 1 else kwargs.get("target")
@@ -510,6 +510,8 @@ def patch(patches: Patches, session: Session) -> None:
                     session.context.compared(function, args[0] if args else kwargs.get("input"),
                                              args[1] if len(args) > 1 else kwargs.get("target"), result,
                                              args[4] if len(args) > 4 else kwargs.get("ignore_index"), masked)
+                if graph.due and session.listening and in_backward() == -1:
+                    session.context.called(function, args, kwargs, result)
                 return result
             return watched
         return make

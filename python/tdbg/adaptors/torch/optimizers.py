@@ -355,7 +355,7 @@ class Optimizers:
         self._inside = None
         self.stepped += 1
         self.session.black_box.stepped(alone=len(self.entries) == 1)
-        self.session.context.updated(entry.params if len(self.entries) == 1 else ())
+        self.session.context.updated(entry.serial, entry.params, alone=len(self.entries) == 1)
         if self.session.clock.mode != TRAIN or self.session.forward is not None:
             return                          # nothing was captured: an error, counted already
         alone = self.session.clock.previous is None and self._nobody_left(entry)

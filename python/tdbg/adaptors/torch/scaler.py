@@ -74,6 +74,8 @@ def patch(patches: Patches, session: Session) -> None:
                     # An iterator gives them once; what it raises is the training's own.
                     parameters = list(parameters) or parameters
                 try:
+                    if session.listening:
+                        session.context.clipped("clip_grad_norm_" if by_norm else "clip_grad_value_", args, kwargs)
                     if wanted:
                         session.before_clipping(parameters)
                 except BaseException as error:

@@ -466,7 +466,7 @@ class Session(LoopSession):
             return
         self.optimizers.left_by_exception()
         self._undifferentiated = None
-        self.context.before_backward()
+        self.context.before_backward(tensors)
         self.context.differentiated(tensors)
         self.evaluations.differentiated(tensors)
         self.losses.backward(tensors)
