@@ -14,7 +14,7 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
     {"no_optimizer", kWiring, kCertain, "parameters are in no optimizer",
      "pass them to the optimizer, or set requires_grad_(False) where they should not train"},
     {"loss_sign", kWiring, kCertain, "the loss is maximised",
-     "backward() is called on the negative of the loss: remove the minus sign"},
+     "remove the minus sign before the loss that backward() is called on, or the optimizer's maximize=True"},
     {"zero_rate", kWiring, kCertain, "the learning rate is zero",
      "look at the scheduler: what it multiplies by, and how often it is stepped"},
     {"rate_cut", kWiring, kCertain, "the learning rate was cut",
@@ -28,7 +28,7 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
     {"same_batch", kWiring, kCertain, "the same batch comes again and again",
      "look at the data loader: an iterator that is not advanced, a cache, a sampler"},
     {"gradients_kept", kWiring, kCertain, "gradients are never reset",
-     "call optimizer.zero_grad() before each backward (once per step where they accumulate)"},
+     "call zero_grad() of each optimizer before its backward (once per step where they accumulate)"},
     {"loss_broadcast", kWiring, kCertain, "predictions and targets differ in shape",
      "give both one shape: squeeze(1) the predictions, or unsqueeze(1) the targets"},
     {"left_evaluating", kWiring, kCertain, "the training goes on in evaluation mode",
@@ -39,10 +39,25 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "look at the scheduler: it may be stepped at each batch where it counts epochs"},
     {"rates_differ", kWiring, kCertain, "ranks update their copies at different learning rates",
      "set and schedule the rate in the same way on every rank: none by its rank, its time or its own loss"},
+    {"clipped_elsewhere", kWiring, kCertain, "clipping does not reach the update",
+     "call clip_grad_norm_ between backward() and the optimizer's step(), on what the optimizer updates"},
+    {"term_without_gradient", kWiring, kLikely, "a term of the loss has no gradient",
+     "look for detach(), .item(), .data or no_grad() in that term; what is for the log alone need not be "
+     "added"},
+    {"odd_setting", kWiring, kLikely, "a setting is out of the ordinary",
+     "correct it where it is not meant; where it is, tdbg mute says so once and for all"},
     {"input_nonfinite", kData, kCertain, "the input is not finite",
      "look for missing values, a division by a deviation of 0, a logarithm of 0 in what makes the batch"},
+    {"softmax_over_batch", kData, kCertain, "a softmax runs over the batch",
+     "give it the axis of the classes: softmax(x, dim=-1), or dim=1 of pictures"},
+    {"softmax_of_one", kData, kCertain, "a softmax has one number to choose from",
+     "take a sigmoid (binary_cross_entropy_with_logits), or one output for each class"},
     {"not_logits", kData, kCertain, "a loss is given probabilities where it takes logits",
-     "give it what the last layer returns: leave out the softmax, sigmoid or logarithm before it"},
+     "give it what it takes: the last layer's own outputs (no softmax, sigmoid or ReLU behind it), or "
+     "logarithms "
+     "of probabilities"},
+    {"targets_out_of_reach", kData, kLikely, "targets lie where the model's last function never comes",
+     "leave that function out, or scale the targets into its range"},
     {"labels_out_of_range", kData, kCertain, "labels are outside of what the loss takes",
      "map them to 0 and 1 (from -1 and 1, from 0 to 255)"},
     {"all_padding", kData, kCertain, "batches hold nothing but padding",
@@ -166,7 +181,8 @@ bool LeadsTo(const DetectorInfo& first, int64_t first_step, const DetectorInfo& 
       // Wiring faults are found some steps after they begin, and their effects may be seen before that.
       return later.family == kUpdates || later.family == kLearning ||
              (later.family == kNumerics && later_step >= first_step - kStateSteps) ||
-             (later.family == kEvaluation && first.id == "norm_frozen") ||
+             (later.family == kEvaluation && (first.id == "norm_frozen" || first.id == "odd_setting")) ||
+             (later.id == "norm_frozen" && first.id == "odd_setting") ||
              (first.id == "left_evaluating" && (later.id == "norm_frozen" || later.family == kEvaluation)) ||
              (first.id == "norm_frozen" && later.id == "left_evaluating") ||
              (later.family == kData && first.id == "same_batch") ||

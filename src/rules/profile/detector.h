@@ -55,6 +55,8 @@ void AddNumerics(Detectors* to);
 void AddConnections(Detectors* to);
 void AddWiring(Detectors* to);
 void AddModes(Detectors* to);
+void AddSettings(Detectors* to);
+void AddLossGraph(Detectors* to);
 void AddStart(Detectors* to);
 void AddUpdates(Detectors* to);
 void AddLearning(Detectors* to);

@@ -274,6 +274,8 @@ void Digest::LearnContext() {
         group.weight_decay = NumberOf(one["options"], "weight_decay");
         group.momentum = NumberOf(one["options"], "momentum");
         group.epsilon = NumberOf(one["options"], "eps");
+        const auto maximize = one["options"].find("maximize");
+        group.maximizes = maximize != one["options"].end() && *maximize == true;
       }
       groups_.push_back(std::move(group));
     }

@@ -27,6 +27,7 @@ struct Group {
   std::string optimizer_class;  ///< "AdamW"
   size_t number = 0;
   double weight_decay = 0, momentum = 0, epsilon = 0;
+  bool maximizes = false;    ///< its updates go up what is differentiated
   std::optional<double> lr;  ///< nothing: the optimizer did not step, or nobody said
 };
 

@@ -90,6 +90,26 @@ TEST(OptimizersInTurn, UpdatesThatChangeNothingAreFoundAfterSoManyOfOneSet) {
   EXPECT_EQ(run(Alternating, true), "");
 }
 
+// Each says so by itself, so that others' turns between its steps are no interruption.
+TEST(OptimizersInTurn, GradientsOfOneAreNeverReset) {
+  const auto run = [](std::set<std::string> (*who)(int), int every) {
+    InTurns training;
+    for (int step = 0; step < 120; ++step) {
+      Learn(&training, step);
+      const std::set<std::string> stepped = who(step);
+      std::erase_if(training.series, [](const auto& one) { return one.first.starts_with("gradients_kept"); });
+      if (stepped.contains("Adam") && step / 10 % every == 0) training.series["gradients_kept/Adam"] = 1;
+      training.Train(stepped);
+    }
+    return training.found();
+  };
+  const auto both = [](int) { return std::set<std::string>{"SGD", "Adam"}; };
+  EXPECT_EQ(run(both, 1), "gradients_kept at 9");
+  EXPECT_EQ(run(Alternating, 1), "gradients_kept at 19");
+  EXPECT_EQ(run(Wgan, 1), "gradients_kept at 49");
+  EXPECT_EQ(run(Alternating, 2), "") << "five in a row";
+}
+
 TEST(OptimizersInTurn, ASetThatReturnsLateStartsAfresh) {
   const auto run = [](int others) {
     InTurns training;

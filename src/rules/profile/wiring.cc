@@ -213,7 +213,8 @@ class LossSign : public Detector {
     const Loss& loss = step.losses().front();
     if (!differentiated || loss.kind == LossKind::kOther) return;
     judged_ = true;
-    const bool negative = loss.value > 0 && std::abs(*differentiated + loss.value) <= 1e-4 * loss.value;
+    const bool negative = loss.value > 0 && std::abs(*differentiated + loss.value) <= 1e-4 * loss.value &&
+                          std::ranges::none_of(step.groups(), &Group::maximizes);
     steps_ = negative ? steps_ + 1 : 0;
     if (steps_ < kSteps) return;
     told_ = true;
@@ -477,24 +478,32 @@ class GradientsKept : public Detector {
  public:
   void Judge(const Digest& step, std::vector<Finding>* findings) override {
     if (!step.train() || told_) return;
-    steps_ = step.series("gradients_kept").value_or(0) > 0 ? steps_ + 1 : 0;
-    if (steps_ < kSteps) return;
+    Count(step, "", step.series("gradients_kept"), findings);
+    // Of several each has one of its own, which knows of the others' turns.
+    for (const std::string& one : step.stepped())
+      Count(step, "/" + one, step.series("gradients_kept/" + one), findings);
+  }
+
+  void Returns(int64_t) override { steps_[""] = 0; }
+
+ private:
+  void Count(const Digest& step, const std::string& of, std::optional<double> kept,
+             std::vector<Finding>* findings) {
+    int& steps = steps_[of] = kept.value_or(0) > 0 ? steps_[of] + 1 : 0;
+    if (steps < kSteps || told_) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "gradients_kept", "context/gradients_kept");
+    Finding finding = MakeFinding(step, "gradients_kept", "context/gradients_kept" + of);
     finding.measure = "steps whose gradients were added to those of the step before";
-    finding.value = steps_;
+    finding.value = steps;
     finding.comparison = ">=";
     finding.threshold = kSteps;
     finding.text = fmt::format(
-        "in {} steps in a row backward began with the gradients of the step before, and added to them",
-        steps_);
+        "in {} steps {}in a row backward began with the gradients of the step before, and added to them",
+        steps, of.empty() ? "" : "of " + of.substr(1) + " ");
     findings->push_back(std::move(finding));
   }
 
-  void Returns(int64_t) override { steps_ = 0; }
-
- private:
-  int steps_ = 0;
+  std::map<std::string, int> steps_;  // in a row; by "/" and the optimizer's label where there are several
   bool told_ = false;
 };
 

@@ -1,0 +1,220 @@
+// What lies between the last layer and the loss, as the training process saw it in torch's graph at its first
+// steps (python/tdbg/adaptors/torch/loss_graph.py). Facts, each of several steps in a row.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "rules/profile/detector.h"
+
+namespace tdbg::rules::profile {
+namespace {
+
+constexpr int kLooks = 3;  // in a row
+
+// One of the facts, and the detector that tells of it.
+struct Fact {
+  const char* name;
+  const char* detector;
+  const char* tensor;   // what else the same detector may have told of
+  const char* measure;  // a phrase of docs/incidents.md
+  std::string (*sentence)(const nlohmann::json& told);
+};
+
+std::string WordOf(const nlohmann::json& told, const char* key) {
+  return told.contains(key) && told[key].is_string() ? told[key].get<std::string>() : std::string("?");
+}
+
+double AmountOf(const nlohmann::json& told, const char* key) {
+  return told.contains(key) && told[key].is_number() ? told[key].get<double>() : 0;
+}
+
+std::string ShapeIn(const nlohmann::json& told) {
+  return told.contains("shape") ? told["shape"].dump() : std::string("?");
+}
+
+std::string OverBatch(const nlohmann::json& told) {
+  return fmt::format(
+      "the last layer's outputs {} go through {} along axis 0, the batch's: each sample competes with the "
+      "others of its batch, and not each class with the other classes",
+      ShapeIn(told), WordOf(told, "function"));
+}
+
+std::string OfOne(const nlohmann::json& told) {
+  return fmt::format(
+      "the last layer's outputs {} go through {} along an axis of one element: that is always {}, whatever "
+      "the model computes, and no gradient comes back",
+      ShapeIn(told), WordOf(told, "function"), WordOf(told, "function") == "softmax" ? 1 : 0);
+}
+
+std::string NoLogits(const nlohmann::json& told) {
+  const std::string function = WordOf(told, "function"), given = WordOf(told, "given");
+  if (function != "kl_div") {
+    return fmt::format("{} is given what a {} gave, and takes what the last layer itself returns", function,
+                       given);
+  }
+  if (given.starts_with("targets")) {
+    return "kl_div is called with log_target=True and is given targets above 0, which are no logarithms of "
+           "probabilities";
+  }
+  return fmt::format(
+      "kl_div is given {} where it takes logarithms of probabilities (log_softmax), which are never above 0",
+      given.starts_with("numbers") ? given : "what a " + given + " gave");
+}
+
+std::string OutOfReach(const nlohmann::json& told) {
+  const std::string function = WordOf(told, "function");
+  const char* const range = function == "tanh"                             ? "nothing below -1 and above 1"
+                            : function == "ReLU" || function == "softplus" ? "nothing below 0"
+                                                                           : "nothing below 0 and above 1";
+  return fmt::format(
+      "the outputs that are compared with the targets come from a {}, which gives {}; {:.0f} % of the "
+      "targets "
+      "lie outside of that (they are between {:.4g} and {:.4g})",
+      function, range, 100 * AmountOf(told, "share"), AmountOf(told, "least"), AmountOf(told, "most"));
+}
+
+constexpr Fact kFacts[] = {
+    {"softmax_over_batch", "softmax_over_batch", "context/loss_graph/softmax_over_batch",
+     "steps with a softmax over the batch", OverBatch},
+    {"softmax_of_one", "softmax_of_one", "context/loss_graph/softmax_of_one",
+     "steps with a softmax of one number", OfOne},
+    {"not_logits", "not_logits", "context/loss_input/wrong", "batches in a row", NoLogits},
+    {"out_of_reach", "targets_out_of_reach", "context/loss_graph/out_of_reach",
+     "batches whose targets cannot be reached", OutOfReach},
+};
+
+class LossGraph : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (!step.train()) return;
+    for (size_t i = 0; i < std::size(kFacts); ++i) {
+      const Fact& fact = kFacts[i];
+      const auto seen = step.series(std::string("loss_graph/") + fact.name);
+      if (!seen || told_[i]) continue;
+      looks_[i] = *seen > 0 ? looks_[i] + 1 : 0;
+      const std::string* const text = step.topic("loss_graph");
+      if (looks_[i] < kLooks || text == nullptr) continue;
+      const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+      if (!json.is_object() || !json.contains(fact.name) || !json[fact.name].is_object()) continue;
+      told_[i] = true;
+      Finding finding = MakeFinding(step, fact.detector, fact.tensor);
+      finding.measure = fact.measure;
+      finding.value = looks_[i];
+      finding.comparison = ">=";
+      finding.threshold = kLooks;
+      finding.text = fact.sentence(json[fact.name]);
+      findings->push_back(std::move(finding));
+    }
+  }
+
+ private:
+  int looks_[std::size(kFacts)] = {};
+  bool told_[std::size(kFacts)] = {};
+};
+
+// A part of what is differentiated that has no graph, and that is not always the same: a term that was meant
+// to teach. What is subtracted (an entropy of the targets) is none.
+class TermWithoutGradient : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (!step.train() || told_ || step.stepped().size() > 1) return;
+    const auto constant = step.series("loss_graph/constant"), whole = step.series("backward_loss");
+    if (!constant || !whole) return;
+    looks_ = *constant > 1e-3 * std::abs(*whole) ? looks_ + 1 : 0;
+    if (looks_ == 0) return;
+    least_ = looks_ == 1 ? *constant : std::min(least_, *constant);
+    most_ = looks_ == 1 ? *constant : std::max(most_, *constant);
+    if (looks_ < kTermLooks || most_ - least_ < 1e-3 * most_) return;
+    told_ = true;
+    Finding finding = MakeFinding(step, "term_without_gradient", "context/loss_graph/constant");
+    finding.measure = "part of the loss without a gradient";
+    finding.value = *constant;
+    finding.comparison = ">";
+    finding.threshold = 1e-3 * std::abs(*whole);
+    finding.text = fmt::format(
+        "of {:.4g} that backward was called on, {:.4g} is a number without a gradient, and another one at "
+        "each "
+        "of {} steps: that term teaches nothing",
+        *whole, *constant, looks_);
+    findings->push_back(std::move(finding));
+  }
+
+  void Returns(int64_t) override { looks_ = 0; }
+
+ private:
+  static constexpr int kTermLooks = 5;
+  int looks_ = 0;
+  double least_ = 0, most_ = 0;
+  bool told_ = false;
+};
+
+// A number that each row has beside the first input, and that is always one and the same: the time of a
+// denoiser, the class of a generator.
+class ArgumentConstant : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (!step.train() || told_ || step.the_loss() == nullptr) return;
+    const auto input =
+        step.series("input/std").has_value() ? step.series("input/std") : step.series("input/max");
+    const auto rows = step.series("batch_size");
+    if (!rows) return;
+    constexpr std::string_view kPrefix = "argument/", kLeast = "/least";
+    for (const auto& [series, least] : step.all_series()) {
+      if (!series.starts_with(kPrefix) || !series.ends_with(kLeast)) continue;
+      const std::string name = series.substr(kPrefix.size(), series.size() - kPrefix.size() - kLeast.size());
+      const auto most = step.series("argument/" + name + "/most");
+      Past& past = past_[name];
+      if (!most || *most != least || (past.looks > 0 && past.value != least)) past = {.varies = true};
+      if (past.varies) continue;
+      // Of a first input that is the same each time all may be.
+      past.value = least;
+      past.inputs += past.looks == 0 || (input && past.input != *input);
+      past.input = input.value_or(0);
+      ++past.looks;
+      past.rows += *rows;
+      if (past.looks < kEnough || past.rows < kEnoughRows || past.inputs < kEnough / 2) continue;
+      told_ = true;
+      Finding finding = MakeFinding(step, "input_constant", "context/argument/" + name + "/most");
+      finding.measure = "batches with one value";
+      finding.value = past.looks;
+      finding.comparison = ">=";
+      finding.threshold = kEnough;
+      finding.text = fmt::format(
+          "another input of the model ({}) is {:g} in all rows of each of {} batches that were looked at, "
+          "while "
+          "its first input varies",
+          name.find_first_not_of("0123456789") == std::string::npos ? "argument " + name + ", counted from 0"
+                                                                    : name,
+          least, past.looks);
+      findings->push_back(std::move(finding));
+      return;
+    }
+  }
+
+  void Returns(int64_t) override { past_.clear(); }
+
+ private:
+  static constexpr int kEnough = 20;
+  static constexpr double kEnoughRows = 500;
+  struct Past {
+    double value = 0, input = 0, rows = 0;
+    int looks = 0, inputs = 0;
+    bool varies = false;
+  };
+  std::map<std::string, Past> past_;  // by the argument's name
+  bool told_ = false;
+};
+
+}  // namespace
+
+void AddLossGraph(Detectors* to) {
+  to->push_back(std::make_unique<LossGraph>());
+  to->push_back(std::make_unique<TermWithoutGradient>());
+  to->push_back(std::make_unique<ArgumentConstant>());
+}
+
+}  // namespace tdbg::rules::profile

@@ -1,0 +1,70 @@
+// Facts of the loss's graph, and of what a model is given beside its first input.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "rules/profile/testing.h"
+
+namespace tdbg::rules::profile {
+namespace {
+
+std::string Seen(const char* fact, const char* told, int every = 1) {
+  Training training(AddLossGraph, DType::kFloat32, "KLDivLoss_output");
+  training.contexts["loss_graph"] = std::string("{\"") + fact + "\": " + told + "}";
+  return training.Run(
+      10, [&](int step) { training.series[std::string("loss_graph/") + fact] = step % every == 0; });
+}
+
+TEST(LossGraph, FactsOfThreeStepsInARow) {
+  EXPECT_EQ(Seen("softmax_over_batch", R"({"function": "log_softmax", "shape": [32, 8]})"),
+            "softmax_over_batch at 2");
+  EXPECT_EQ(Seen("softmax_over_batch", R"({"function": "log_softmax", "shape": [32, 8]})", 2), "");
+  EXPECT_EQ(Seen("softmax_of_one", R"({"function": "softmax", "shape": [32, 1]})"), "softmax_of_one at 2");
+  EXPECT_EQ(Seen("not_logits", R"({"function": "kl_div", "given": "softmax"})"), "not_logits at 2");
+  EXPECT_EQ(Seen("not_logits", R"({"function": "kl_div", "given": "targets above 0 with log_target"})"),
+            "not_logits at 2");
+  EXPECT_EQ(Seen("not_logits", R"({"function": "cross_entropy", "given": "ReLU"})"), "not_logits at 2");
+  EXPECT_EQ(Seen("out_of_reach", R"({"function": "tanh", "least": -3, "most": 3, "share": 0.4})"),
+            "targets_out_of_reach at 2");
+  EXPECT_EQ(Seen("softmax_of_one", "7"), "") << "what another version may say";
+}
+
+TEST(LossGraph, ATermWithoutAGradient) {
+  const auto run = [](const std::function<double(int)>& constant) {
+    Training training(AddLossGraph);
+    return training.Run(10, [&](int step) {
+      training.differentiated = 2;
+      training.series["loss_graph/constant"] = constant(step);
+    });
+  };
+  EXPECT_EQ(run([](int step) { return 0.5 + 0.01 * step; }), "term_without_gradient at 4");
+  EXPECT_EQ(run([](int) { return 0.5; }), "") << "a number for appearance";
+  EXPECT_EQ(run([](int step) { return -0.5 - 0.01 * step; }), "") << "an entropy that is taken off";
+  EXPECT_EQ(run([](int step) { return 1e-7 * step; }), "");
+}
+
+// A model whose first input varies, or not, and another argument from `least` to `most`.
+std::string Argument(const std::function<double(int)>& least, const std::function<double(int)>& most,
+                     bool varies = true, double rows = 32, const char* loss = "MSELoss_output") {
+  Training training(AddLossGraph, DType::kFloat32, loss);
+  return training.Run(60, [&](int step) {
+    training.series["batch_size"] = rows;
+    training.series["input/std"] = varies ? 1 + 0.01 * step : 1;
+    training.series["argument/t/least"] = least(step);
+    training.series["argument/t/most"] = most(step);
+  });
+}
+
+TEST(Arguments, OneThatIsAlwaysTheSame) {
+  const auto always = [](double value) { return [value](int) { return value; }; };
+  EXPECT_EQ(Argument(always(0), always(0)), "input_constant at 19");
+  EXPECT_EQ(Argument(always(0), always(0), true, 8), "") << "480 rows are too few";
+  EXPECT_EQ(Argument(always(0), always(99)), "");
+  EXPECT_EQ(Argument([](int step) { return step / 10; }, [](int step) { return step / 10; }), "")
+      << "one task after the other";
+  EXPECT_EQ(Argument(always(0), always(0), false), "") << "all data at once";
+  EXPECT_EQ(Argument(always(0), always(0), true, 32, "Policy_output"), "");
+}
+
+}  // namespace
+}  // namespace tdbg::rules::profile
