@@ -182,7 +182,7 @@ bool LeadsTo(const DetectorInfo& first, int64_t first_step, const DetectorInfo& 
       return later.family == kUpdates || later.family == kLearning ||
              (later.family == kNumerics && later_step >= first_step - kStateSteps) ||
              (later.family == kEvaluation && (first.id == "norm_frozen" || first.id == "odd_setting")) ||
-             (later.id == "norm_frozen" && first.id == "odd_setting") ||
+             ((later.id == "norm_frozen" || later.id == "first_loss") && first.id == "odd_setting") ||
              (first.id == "left_evaluating" && (later.id == "norm_frozen" || later.family == kEvaluation)) ||
              (first.id == "norm_frozen" && later.id == "left_evaluating") ||
              (later.family == kData && first.id == "same_batch") ||

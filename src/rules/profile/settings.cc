@@ -142,8 +142,9 @@ class OddSetting : public Detector {
     const std::string key = of + "/" + setting;
     if (std::exchange(told_[key], true)) return;
     const std::string where = Places(one, of);
+    const bool several = where != of && NumberIn(one, "count").value_or(0) > 1;
     TellOdd(step, FirstPlace(one), "setting", value, below ? "<" : ">", below ? usual->least : usual->most,
-            fmt::format("{} has {}={:g}: {}", where, Spoken(setting), value,
+            fmt::format("{} {} {}={:g}: {}", where, several ? "have" : "has", Spoken(setting), value,
                         !number ? "a weight that is no number makes the loss none"
                         : below ? usual->below
                                 : usual->above),

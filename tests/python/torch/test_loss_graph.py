@@ -93,7 +93,7 @@ RIGHT = {
     "twice": (None, lambda out: F.cross_entropy(F.log_softmax(out, 1), classes())),
     "last_axis": (None, lambda out: F.nll_loss(F.log_softmax(out, -1), classes())),
     "contrast": (Likenesses(), lambda out: F.cross_entropy(out, torch.arange(16)) + F.cross_entropy(out.T, torch.arange(16))),
-    "contrast_over_0": (Likenesses(), lambda out: -F.log_softmax(out, 0).diagonal().mean()),
+    "contrast_over_0": (Likenesses(), lambda out: -(torch.eye(16) * F.log_softmax(out, 0)).sum() / 16),
     "ranking": (nn.Linear(6, 1), lambda out: -(torch.rand(16, 1) * F.log_softmax(out, 0)).sum()),
     "bag": (Bag(), lambda out: F.mse_loss(out, torch.rand(4, 1))),
     "bag_without_a_head": (Bag(bare=True), lambda out: F.mse_loss(out, torch.rand(4))),
@@ -187,6 +187,8 @@ def test_a_part_of_the_loss_that_is_a_number(watch):
     assert constants(watch, lambda model, out: cross(out) + 0.25) == pytest.approx([0.25] * 3, abs=1e-6)
     assert constants(watch, lambda model, out: cross(out) + 2 * torch.tensor(1.5) + F.mse_loss(out, torch.rand(16, 4))
                      ) == pytest.approx([3] * 3, abs=1e-6)
+    smooth = constants(watch, lambda model, out: F.cross_entropy(out, classes(), label_smoothing=0.1) + 0.25)
+    assert smooth == pytest.approx([0.25] * 3, abs=1e-6), "itself a sum"
     detached = constants(watch, lambda model, out: cross(out) + F.mse_loss(out.detach(), torch.rand(16, 4)))
     assert all(value > 0 for value in detached)
     penalty = constants(watch, lambda model, out: cross(out) + model.weight.norm().item())

@@ -19,6 +19,7 @@ from .graph import gives
 from .params import local
 
 SUSPECT = 2         # steps in a row before a graph is looked at
+LOOKS = 64          # steps of an optimizer: whose gradients were reset at each of them is looked at no more
 
 
 class _Left:
@@ -39,13 +40,18 @@ class KeptGradients:
     def __init__(self, mark: Callable[[torch.Tensor], int]) -> None:
         self._mark = mark
         self._left: dict[int, _Left] = {}       # by an optimizer's serial
+        self._reset: dict[int, int] = {}        # and how many of its steps in a row found its gradients reset
 
     def forget(self) -> None:
         """One optimizer trains."""
-        self._left.clear()
+        if self._left:
+            self._left.clear()
 
     def stepped(self, serial: int, parameters: Sequence[torch.Tensor]) -> None:
         """An optimizer has updated these."""
+        if self._reset.get(serial, 0) >= LOOKS:
+            self._left.pop(serial, None)
+            return
         before = self._left.pop(serial, None)
         gradient = local(parameters[-1].grad) if parameters and parameters[-1].grad is not None else None
         if gradient is not None and gradient.layout is torch.strided and (mark := self._mark(gradient)):
@@ -72,6 +78,8 @@ class KeptGradients:
 
     def take(self, serial: int) -> bool:
         """An optimizer is about to step: are its gradients those of its step before, and more?"""
+        if self._reset.get(serial, 0) >= LOOKS:
+            return False
         left = self._left.get(serial)
         parameter = None if left is None else left.parameter()
         if left is None or parameter is None or parameter.grad is None:
@@ -79,4 +87,5 @@ class KeptGradients:
         gradient = local(parameter.grad)
         same = left.kept and gradient.data_ptr() == left.place and gradient._version > left.version
         left.streak = left.streak + 1 if same else 0
+        self._reset[serial] = 0 if same else self._reset.get(serial, 0) + 1
         return same and left.added
