@@ -22,6 +22,7 @@
 
 #include "base/bus_guard.h"
 #include "base/redact.h"
+#include "comparison.h"
 #include "device_lane.h"
 #include "fingerprint.h"
 #include "forecast.h"
@@ -373,6 +374,32 @@ NB_MODULE(_capture, m) {
         "Mark of host memory; see the batch_fingerprint series. The caller keeps the memory alive.");
   m.def("fingerprint_if_there", &FingerprintIfThere, "pointer"_a, "bytes"_a,
         "The same of mapped memory, whose file may have been cut short; None where its end is gone.");
+  m.def(
+      "compare_elements",
+      [](int measure, double width, uintptr_t given, uintptr_t target, bool is_double, int64_t rows,
+         int64_t columns, std::pair<int64_t, int64_t> given_strides,
+         std::pair<int64_t, int64_t> target_strides) {
+        return tdbg::python::CompareElements(static_cast<tdbg::python::Measure>(measure), width,
+                                             {given, is_double, given_strides.first, given_strides.second},
+                                             {target, is_double, target_strides.first, target_strides.second},
+                                             rows, columns);
+      },
+      "measure"_a, "width"_a, "given"_a, "target"_a, "is_double"_a, "rows"_a, "columns"_a, "given_strides"_a,
+      "target_strides"_a,
+      "Rows by columns in host memory: [mean, std, between of targets, the same of predictions, correlation, "
+      "guess, loss].");
+  m.def(
+      "compare_classes",
+      [](uintptr_t logits, bool is_double, int64_t rows, int64_t classes, std::pair<int64_t, int64_t> strides,
+         uintptr_t labels, int64_t label_stride, int64_t ignored, bool whole) {
+        return tdbg::python::CompareClasses({logits, is_double, strides.first, strides.second}, rows, classes,
+                                            labels, label_stride, ignored, whole);
+      },
+      "logits"_a, "is_double"_a, "rows"_a, "classes"_a, "strides"_a, "labels"_a, "label_stride"_a,
+      "ignored"_a, "whole"_a,
+      "Rows by classes in host memory: [between, std of logits], and where all labels are classes [between "
+      "of "
+      "targets, correlation, guess, loss] of probabilities; [] of fewer than two rows.");
   m.def(
       "is_readable",
       [](uintptr_t pointer, uint64_t bytes) {

@@ -19,6 +19,16 @@ def fingerprint_if_there(pointer: int, bytes: int) -> int | None:
     The same of mapped memory, whose file may have been cut short; None where its end is gone.
     """
 
+def compare_elements(measure: int, width: float, given: int, target: int, is_double: bool, rows: int, columns: int, given_strides: tuple[int, int], target_strides: tuple[int, int]) -> list[float]:
+    """
+    Rows by columns in host memory: [mean, std, between of targets, the same of predictions, correlation, guess, loss].
+    """
+
+def compare_classes(logits: int, is_double: bool, rows: int, classes: int, strides: tuple[int, int], labels: int, label_stride: int, ignored: int, whole: bool) -> list[float]:
+    """
+    Rows by classes in host memory: [between, std of logits], and where all labels are classes [between of targets, correlation, guess, loss] of probabilities; [] of fewer than two rows.
+    """
+
 def is_readable(pointer: int, bytes: int) -> bool:
     """
     Can all of it be read without a signal? Takes about as long as reading it.

@@ -2,8 +2,9 @@
 
 Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (hash of
 a sample of the first input of the last root forward), gradients_absent, gradients_kept (1: nobody reset them; of
-several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed: data.py, arguments.py; of the
-mode that modules are in: module_modes.py; of what lies between the last layer and the loss: loss_graph.py.
+several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed, and what it predicts: data.py,
+arguments.py; of the mode that modules are in: module_modes.py; of what lies between the last layer and the loss:
+loss_graph.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
 loss_broadcast (shapes), optimizer_uncounted (how many steps had no gradient at all, so far), optimizer/<optimizer>
 (class, groups, options), settings (of modules and of functions: settings.py).
@@ -31,6 +32,7 @@ from .kept import KeptGradients
 from .loss_graph import FUNCTIONS, LossGraph
 from .module_modes import ModuleModes
 from .params import READER, local
+from .predictions import options_of
 from .settings import Settings
 from .unregistered import AFTER, Unregistered
 from .unseen import unseen
@@ -247,12 +249,13 @@ class Context(BaseContext):
                 self.session.guard.failed("the model's input", error, self.data.give_up)
 
     @unseen
-    def compared(self, function: str, given: Any, target: Any, result: Any, ignored: Any, masked: bool) -> None:
-        """A loss function returned `result`."""
+    def compared(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """A loss function was called so, and returned `result`."""
         if not getattr(result, "requires_grad", False) or not self._trains():
             return
         try:
-            self.data.compared(function, given, target, ignored, masked)
+            self.data.compared(function, args[0] if args else kwargs.get("input"),
+                               args[1] if len(args) > 1 else kwargs.get("target"), options_of(function, args, kwargs))
         except BaseException as error:
             self.session.guard.failed("labels", error, self.data.give_up)
 

@@ -5,6 +5,7 @@
     context/labels/...      count, distinct, min, max, ignored (share), of what a loss for classes compares with
     context/loss_input/...  wrong (1: probabilities where logits are wanted, anything but log-probabilities where those
                             are)
+    context/targets/..., context/predictions/...    what is predicted against what it is compared with: predictions.py
     topics                  input (dtype, shape, mean and deviation of each channel), labels (how often each class came,
                             in the batches that were looked at), loss_input (which function, the shape)
 
@@ -17,6 +18,7 @@ output is no data), and anything while a dispatch mode of the script's is on, wh
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,7 @@ import torch
 
 from ..structure import every, first
 from .params import unreadable
+from .predictions import CLASSIFY, MEASURES, Options, compare
 
 if TYPE_CHECKING:
     from .session import Session
@@ -174,16 +177,20 @@ class Data:
             self._alike = None
         self.given((tensor,), {}, even_so=on_host)
 
-    def compared(self, function: str, given: Any, target: Any, ignored: Any, masked: bool = False) -> None:
-        """A loss function was given these in a training. `masked`: perhaps not all that it gave is trained on."""
+    def compared(self, function: str, given: Any, target: Any, options: Options) -> None:
+        """A loss function was given these in a training."""
         if "loss" in self._seen or type(given) is not torch.Tensor or _dispatch_modes():
             return
         if not _plain(given) or not given.is_floating_point():
             return
         self._seen.add("loss")
+        ignored = options.ignored if type(options.ignored) is int else IGNORED
         with torch.no_grad():
-            if not masked and type(target) is torch.Tensor and _plain(target) and self._is_due(target):
-                self._labels(function, target.detach(), ignored if type(ignored) is int else IGNORED)
+            if type(target) is torch.Tensor and _plain(target):
+                if function not in MEASURES and not options.masked and self._is_due(target):
+                    self._labels(function, target.detach(), ignored)
+                if self._is_part_due(given):
+                    self._predictions(function, given, target, options, ignored)
             if self._steps >= EARLY or _is_captured(given):
                 return
             if function == "binary_cross_entropy_with_logits" and self._is_due(given):
@@ -210,10 +217,11 @@ class Data:
         else:
             return
         try:
-            value, target = node._saved_self, node._saved_target
+            value, target, ignored = node._saved_self, node._saved_target, node._saved_ignore_index
         except RuntimeError:        # freed, or written to since
             return
-        self.compared("nll_loss", value, target, node._saved_ignore_index)
+        # The graph has it without a sign.
+        self.compared("nll_loss", value, target, Options(ignored - (1 << 64) if ignored >= 1 << 63 else ignored))
 
     @property
     def steps(self) -> int:
@@ -252,6 +260,12 @@ class Data:
         if tensor.device.type == "cpu":
             return self._steps % max(EVERY, size // PER_STEP) == 0
         return self._steps % max(EVERY_ON_A_DEVICE, size // PER_STEP) == 0
+
+    def _is_part_due(self, tensor: torch.Tensor) -> bool:
+        """Of tensors of which no more than a part is looked at, whatever their size."""
+        if not self.due or _is_captured(tensor):
+            return False
+        return self._steps < EARLY or tensor.device.type == "cpu" or self._steps % EVERY_ON_A_DEVICE == 0
 
     def _number(self, name: str, value: Any) -> None:
         if isinstance(value, torch.Tensor) and value.device.type == "cpu":
@@ -357,6 +371,18 @@ class Data:
         elif str(self._batches).rstrip("0") == "1":
             counts = {str(label): self._counts[label] for label in sorted(self._counts)}
             self._session.context.topic("labels", {"batches": self._batches, "counts": counts})
+
+    def _predictions(self, function: str, given: torch.Tensor, target: torch.Tensor, options: Options,
+                     ignored: int) -> None:
+        found = compare(function, given, target, options, ignored)
+        if given.device.type == "cpu":
+            found = {name: value.item() if type(value) is not float else value for name, value in found.items()}
+            if not all(map(math.isfinite, found.values())):
+                return
+        if found:
+            self._ready += found.items()
+            single = function not in CLASSIFY and given.numel() == max(given.shape, default=1)
+            self._session.context.topic("predictions", {"function": function, "single": single})
 
     def _logits_of_two(self, function: str, given: torch.Tensor) -> None:
         low, high = torch.aminmax(given.detach())

@@ -28,6 +28,7 @@ from ..steps import EVAL, TRAIN
 from .graph import owners
 from .origin.watch import Origins
 from .params import READER, dtype_name
+from .predictions import BINARY, MEASURES
 from .shards import whole_of
 from .unseen import hidden, unseen
 
@@ -46,11 +47,8 @@ FUNCTIONS = {
     "cosine_embedding_loss": "CosineEmbeddingLoss", "triplet_margin_loss": "TripletMarginLoss",
     "triplet_margin_with_distance_loss": "TripletMarginWithDistanceLoss",
 }
-#: Whose second argument is classes (or, of the binary ones, 0 and 1): passed on as labels where the plan wants them.
+#: Whose second argument is classes (of those of BINARY, 0 and 1): passed on as labels where the plan wants them.
 CLASSIFIES = {"cross_entropy", "nll_loss", "multi_margin_loss"}
-CLASSIFIES_BINARY = {"binary_cross_entropy", "binary_cross_entropy_with_logits"}
-#: That compare two tensors element by element, and broadcast what differs in shape.
-MEASURES = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
 LABELS = "_labels"
 OUTPUT = "_output"
 MAX_PENDING = 4096        # losses without an optimizer step: somebody's training loop is not one we understand
@@ -472,7 +470,7 @@ def patch(patches: Patches, session: Session) -> None:
     is_compiling = torch.compiler.is_compiling
 
     def watch_function(function: str, name: str) -> Callable[..., Any]:
-        binary = function in CLASSIFIES_BINARY
+        binary = function in BINARY
         measures = function in MEASURES
         classifies = binary or function in CLASSIFIES
         data, graph = session.context.data, session.context.loss_graph
@@ -503,13 +501,8 @@ def patch(patches: Patches, session: Session) -> None:
                     except BaseException as error:
                         guard.failed("loss function", error)
                     session.overhead.spent += perf_counter() - begun
-                if classifies and data.due and session.listening and in_backward() == -1:
-                    # Labels that are missing are any number, -1 as a rule, and left out of the loss afterwards.
-                    masked = binary and (kwargs.get("reduction") == "none" or kwargs.get("weight") is not None
-                                         or (len(args) > 2 and args[2] is not None))
-                    session.context.compared(function, args[0] if args else kwargs.get("input"),
-                                             args[1] if len(args) > 1 else kwargs.get("target"), result,
-                                             args[4] if len(args) > 4 else kwargs.get("ignore_index"), masked)
+                if (classifies or measures) and data.due and session.listening and in_backward() == -1:
+                    session.context.compared(function, args, kwargs, result)
                 if graph.due and session.listening and in_backward() == -1:
                     session.context.called(function, args, kwargs, result)
                 return result
