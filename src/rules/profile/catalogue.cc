@@ -72,6 +72,11 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "look at how labels are made; a set that is sorted by class shows the first one only: shuffle it"},
     {"labels_sorted", kData, kLikely, "the data come sorted by class",
      "shuffle them (DataLoader(shuffle=True))"},
+    {"targets_unscaled", kData, kLikely, "targets are not scaled",
+     "scale them (less their mean, over their deviation) and undo it in what is predicted, or give the last "
+     "layer that "
+     "scale and bias",
+     100},
     {"init_scale", kStart, kLikely, "a weight begins at the wrong scale",
      "initialise it with about 1 / sqrt(fan_in) (torch.nn.init.kaiming_uniform_)"},
     {"constant_weight", kStart, kCertain, "all elements of a weight begin equal",
@@ -114,6 +119,10 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
     {"loss_back", kLearning, kLikely, "the loss is back where it began",
      "look for weights that were reset, and for labels or inputs that changed at that step", 4},
     {"diverging", kLearning, kLikely, "the loss diverges", "lower the learning rate; clip gradients"},
+    {"predicts_a_constant", kLearning, kLikely, "all rows get the same prediction",
+     "look for what the rows lose on their way: a code or a layer that says nothing, units that are dead, a "
+     "penalty or "
+     "a decay that outweighs the loss"},
     {"no_improvement", kLearning, kLikely, "nothing is learnt",
      "check that labels belong to their inputs, the learning rate, and that all layers are connected"},
     {"validation_rises", kEvaluation, kLikely, "validation gets worse while training improves",

@@ -353,20 +353,22 @@ class Recorded : public Detector {
     inputs_ = inputs_ || step.series("input/max");
     labels_ = labels_ || step.series("labels/max");
     counted_ = counted_ || step.series("labels/count");
+    targets_ = targets_ || step.series("targets/mean");
   }
 
   std::string Unjudged() const override {
     if (steps_ == 0) return {};
-    if (!inputs_ && !labels_)
+    if (!inputs_ && !labels_ && !targets_)
       return "inputs and labels (none were seen, or this framework's are not recorded)";
     if (!inputs_) return "inputs (the model was given no tensor that has statistics)";
-    if (!labels_) return "labels (no loss function for classes was seen)";
+    if (!labels_ && targets_) return {};  // of numbers
+    if (!labels_) return "labels (no loss function of torch's was seen that compares with any)";
     return counted_ ? "" : "how labels are spread (on a device they are not counted)";
   }
 
  private:
   int64_t steps_ = 0;
-  bool inputs_ = false, labels_ = false, counted_ = false;
+  bool inputs_ = false, labels_ = false, counted_ = false, targets_ = false;
 };
 
 }  // namespace

@@ -178,6 +178,14 @@ TEST(DataDetectors, WhatNobodyRecordedIsSaid) {
     Labels(&all, 0, 3, 4);
   });
   EXPECT_EQ(all.Unjudged(), "");
+  Training numbers(AddData), one(AddData);
+  numbers.Run(3, [&](int) {
+    Input(&numbers, 0, 1);
+    numbers.series["targets/mean"] = 3;
+  });
+  EXPECT_EQ(numbers.Unjudged(), "");
+  one.Run(3, [&](int) { Input(&one, 0, 1); });
+  EXPECT_NE(one.Unjudged().find("labels (no loss function"), std::string::npos);
 }
 
 }  // namespace

@@ -60,9 +60,11 @@ void AddLossGraph(Detectors* to);
 void AddStart(Detectors* to);
 void AddUpdates(Detectors* to);
 void AddLearning(Detectors* to);
+void AddPredictions(Detectors* to);
 void AddEvaluation(Detectors* to);
 void AddReplicas(Detectors* to);
 void AddData(Detectors* to);
+void AddTargets(Detectors* to);
 void AddJob(Detectors* to);
 void AddBoosting(Detectors* to);
 

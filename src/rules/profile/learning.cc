@@ -199,6 +199,27 @@ class DeadUnits : public Detector {
   bool told_ = false;
 };
 
+// A squared or absolute error over that of the best constant, at the latest looks at its targets
+// (predictions.cc). A value network begins with values of nothing, and so do its targets and its loss: as
+// these grow the loss may, while the network knows more and more of them.
+class AgainstGuessing {
+ public:
+  void See(const Digest& step) {
+    const auto guess = step.series("targets/guess"), loss = step.series("predictions/loss");
+    if (!guess || !loss || !std::isfinite(*guess) || !std::isfinite(*loss) || !(*guess > 0)) return;
+    guesses_.Add(*guess);
+    losses_.Add(*loss);
+  }
+  // False also where nothing is known of the targets.
+  bool IsBetterThan(double times) const {
+    return guesses_.seen() > 0 && losses_.Mean(kLooks) < times * guesses_.Mean(kLooks);
+  }
+
+ private:
+  static constexpr size_t kLooks = 3;
+  History guesses_{kLooks}, losses_{kLooks};
+};
+
 // As good as at the beginning again, after it had been far better: weights or labels were lost.
 class LossBack : public Detector {
  public:
@@ -206,6 +227,7 @@ class LossBack : public Detector {
     if (!step.train() || told_ || step.the_loss() == nullptr) return;
     const Loss& loss = *step.the_loss();
     if (loss.value < 0) return;
+    guessing_.See(step);
     if (first_.seen() < 5) {
       first_.Add(loss.value);
       return;
@@ -223,6 +245,8 @@ class LossBack : public Detector {
     if (high_ < (jumps ? kLongSteps : 5) || past_.Median() > 0.5 * beginning ||
         past_.Max() > 0.75 * beginning)
       return;
+    // As high as of values that were nearly nothing, which says little.
+    if (loss.kind == LossKind::kRegression && guessing_.IsBetterThan(0.8)) return;
     told_ = true;
     Finding finding = MakeFinding(step, "loss_back", loss.name);
     finding.measure = "loss";
@@ -240,6 +264,7 @@ class LossBack : public Detector {
 
  private:
   History first_{5}, past_{kPastLosses};
+  AgainstGuessing guessing_;
   int high_ = 0;
   bool told_ = false;
 };
@@ -252,6 +277,7 @@ class Diverging : public Detector {
     ++steps_;
     ++all_steps_;
     if (loss == nullptr || loss->value < 0) return;
+    guessing_.See(step);
     losses_.Add(loss->value);
     if (losses_.seen() < kSteps) return;
     const double now = losses_.Mean(kSteps);
@@ -261,6 +287,8 @@ class Diverging : public Detector {
     const double times = loss->kind == LossKind::kRegression ? 10 : 3;
     // Each of them: of small batches some are bad by chance.
     if (!(now > times * best_) || now < first_ || losses_.Min() < best_) return;
+    // And so does its loss: it begins with values of nearly nothing, whatever they should be.
+    if (loss->kind == LossKind::kRegression && guessing_.IsBetterThan(1.5)) return;
     told_ = true;
     Finding finding = MakeFinding(step, "diverging", loss->name);
     finding.measure = "mean loss of 10 steps";
@@ -291,108 +319,10 @@ class Diverging : public Detector {
 
  private:
   History losses_{kSteps};
+  AgainstGuessing guessing_;
   double first_ = 0, best_ = 0;
   int64_t steps_ = 0, all_steps_ = 0;  // since optimizers last took turns; of the run
   bool told_ = false;
-};
-
-class NoImprovement : public Detector {
- public:
-  void Judge(const Digest& step, std::vector<Finding>* findings) override {
-    if (!step.train() || told_) return;
-    const Loss* const loss = step.the_loss();
-    if (loss == nullptr) return;
-    double guessing = 0;
-    if (loss->kind == LossKind::kBinaryCrossEntropy) {
-      guessing = std::log(2.0);
-    } else if (loss->kind == LossKind::kCrossEntropy && step.classes()) {
-      guessing = std::log(*step.classes());
-    } else {
-      no_scale_ = true;
-      return;
-    }
-    losses_.Add(loss->value);
-    // It has to begin as a guess: a cross entropy over something else than the last layer's units does not.
-    if (losses_.seen() == 5) began_ = losses_.Mean(5);
-    if (began_ > 0 && (began_ < 0.7 * guessing || began_ > 2 * guessing)) {
-      no_scale_ = true;
-      return;
-    }
-    double rate = 0;
-    for (const Group& group : step.groups()) rate = std::max(rate, group.lr.value_or(0));
-    if (rate > rate_ * 1.0001) risen_at_ = losses_.seen();  // a warm-up: no improvement is expected yet
-    rate_ = rate;
-    const size_t n = losses_.seen();
-    Touch(step);
-    if (n < 200 || n % 50 != 0 || n - risen_at_ < 100 || LeastTouched() < 100) return;
-    const double now = losses_.Mean(50);
-    const double before = (losses_.Mean(100) * 100 - now * 50) / 50;
-    // Little progress is enough, as long as the loss still falls.
-    if (now < 0.93 * guessing || before - now > 0.005 * guessing) return;
-    told_ = true;
-    Finding finding = MakeFinding(step, "no_improvement", loss->name);
-    finding.measure = "mean loss of 50 steps";
-    finding.value = now;
-    finding.comparison = ">=";
-    finding.threshold = 0.93 * guessing;
-    finding.text = fmt::format(
-        "after {} steps the loss is {:.4g} (mean of 50), as good as guessing ({:.4g}), and no longer falls",
-        n, now, guessing);
-    findings->push_back(std::move(finding));
-  }
-
-  // A judge that guesses is what a generator wants.
-  void Returns(int64_t) override { *this = NoImprovement(); }
-
-  std::string Unjudged() const override {
-    return no_scale_ ? "whether the loss is better than guessing (how good guessing is, is not known of it)"
-                     : "";
-  }
-
- private:
-  // Words and columns that are seldom learn seldom: of tables, and of the first matrix, whose columns are the
-  // input's, what has no gradient at a step was not there. A table of all words that the model guesses is
-  // none of these, as what it guesses most often is learnt without it.
-  void Touch(const Digest& step) {
-    touched_.resize(step.parameters().size());
-    const Parameter* first = nullptr;
-    for (const Parameter& parameter : step.parameters()) {
-      if (parameter.matrix() && (first == nullptr || parameter.order < first->order)) first = &parameter;
-    }
-    for (size_t i = 0; i < touched_.size(); ++i) {
-      const Parameter& parameter = step.parameters()[i];
-      if (parameter.group < 0 || parameter.shape.size() != 2 || !parameter.gradient_now) continue;
-      const bool table = parameter.module_kind == "embedding";
-      if (!table && &parameter != first) continue;
-      if (table && static_cast<double>(parameter.shape[0]) == step.classes().value_or(0)) continue;
-      double elements = 1;
-      for (const int64_t size : parameter.shape) elements *= static_cast<double>(size);
-      const Numbers& now = *parameter.gradient_now;  // of a sparse gradient its rows alone
-      const double share = static_cast<double>(now.count - now.zeros) / std::max(elements, 1.0);
-      // Half of a layer's rows may be those of units that are off.
-      touched_[i].sum += share < kSeldom ? share : 1;
-      ++touched_[i].steps;
-    }
-  }
-  // Steps in which an element of the weight that is seen least had a gradient, on average.
-  double LeastTouched() const {
-    double least = std::numeric_limits<double>::infinity();
-    for (const Touched& touched : touched_) {
-      if (touched.steps > 0) least = std::min(least, touched.sum);
-    }
-    return least;
-  }
-
-  static constexpr double kSeldom = 0.2;
-  struct Touched {
-    double sum = 0;
-    int64_t steps = 0;
-  };
-  std::vector<Touched> touched_;  // by parameter
-  History losses_{100};
-  double rate_ = 0, began_ = 0;
-  size_t risen_at_ = 0;
-  bool told_ = false, no_scale_ = false;
 };
 
 }  // namespace
@@ -403,7 +333,6 @@ void AddLearning(Detectors* to) {
   to->push_back(std::make_unique<DeadUnits>());
   to->push_back(std::make_unique<LossBack>());
   to->push_back(std::make_unique<Diverging>());
-  to->push_back(std::make_unique<NoImprovement>());
 }
 
 }  // namespace tdbg::rules::profile

@@ -30,7 +30,7 @@ TEST(Learning, ALossThatIsBackWhereItBegan) {
 
 // \param zeros  elements of the first matrix' gradient, of 256, that are 0 at a step
 std::string AsGoodAsGuessing(int steps, uint64_t zeros) {
-  Training training(AddLearning);
+  Training training(AddPredictions);
   training.gradient_zeros = zeros;
   training.loss = std::log(16.0);
   return training.Run(steps, [&](int step) { training.weight = 4 + 0.01 * step; });

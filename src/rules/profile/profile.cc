@@ -149,11 +149,13 @@ class Profile : public Rule {
     AddWiring(&phase.what_is_fed);
     AddModes(&phase.what_is_fed);
     AddData(&phase.what_is_fed);
+    AddTargets(&phase.what_is_fed);
     AddLossGraph(&phase.what_is_fed);
     AddSettings(&phase.what_is_fed);
     AddNumerics(&phase.of_phase);
     AddUpdates(&phase.of_phase);
     AddLearning(&phase.of_phase);
+    AddPredictions(&phase.of_phase);
     phases_.insert(phases_.begin(), std::move(phase));
     connections_.clear();
     AddConnections(&connections_);
