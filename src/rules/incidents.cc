@@ -33,7 +33,7 @@ bool Leads(const Group& a, const Group& b) {
     // A state is said to be one after some steps. Of what was found later than that it began later, too, and
     // may itself follow from something.
     const bool from_the_start = state && group.step < profile::kStateSteps * 3;
-    const int64_t began = group.step - (state ? profile::kStateSteps : group.info->told_after);
+    const int64_t began = group.step - std::max(state ? profile::kStateSteps : 0, group.info->told_after);
     return std::tuple(!from_the_start, from_the_start ? 0 : began, group.info - profile::Catalogue().data(),
                       group.step);
   };

@@ -74,6 +74,15 @@ TEST(IncidentsTest, RanksWithRatesOfTheirOwnAreNoCopiesAnyMore) {
   EXPECT_EQ(Ids(Found({{"same_on_all_ranks", 9}, {"nonfinite", 40}})), "same_on_all_ranks nonfinite ");
 }
 
+TEST(IncidentsTest, WhatIsPredictedExplainsWhatIsNotLearnt) {
+  EXPECT_EQ(Ids(Found({{"predicts_a_constant", 200}, {"no_improvement", 200}})),
+            "predicts_a_constant>no_improvement ");
+  EXPECT_EQ(Ids(Found({{"dead_units", 60}, {"predicts_a_constant", 200}})),
+            "dead_units>predicts_a_constant ");
+  EXPECT_EQ(Ids(Found({{"update_too_large", 0}, {"targets_unscaled", 31}, {"nonfinite", 31}})),
+            "targets_unscaled>update_too_large>nonfinite ");
+}
+
 TEST(IncidentsTest, TwoIndependentFaultsAreTwo) {
   EXPECT_EQ(Ids(Found({{"no_gradient", 9}, {"no_optimizer", 9}, {"validation_rises", 90}})),
             "no_gradient no_optimizer validation_rises ");

@@ -301,7 +301,9 @@ class PredictsAConstant : public Detector {
     }
     looks_.push_back({share, now->loss.value_or(0)});
     if (looks_.size() > kLooks) looks_.pop_front();
-    if (looks_.size() < kLooks || steps_ < 100 || since_rise < kRateSettles) return;
+    // Deep networks begin slowly: what is not quite alike is given as long as no_improvement gives.
+    const bool quite = std::ranges::all_of(looks_, [&](const Looked& one) { return one.share < same / 10; });
+    if (looks_.size() < kLooks || steps_ < (quite ? 100 : 200) || since_rise < kRateSettles) return;
     Looked half[2];
     for (size_t i = 0; i < kLooks; ++i) {
       half[i < kLooks / 2 ? 0 : 1].share += looks_[i].share;
@@ -311,7 +313,7 @@ class PredictsAConstant : public Detector {
     // alike: that is what no_improvement says.
     if (first_.Median() > 3 * same && !learnt_) return;
     // It is about to begin where it grows, and learns the mean where the loss falls.
-    if (half[1].share > 1.3 * half[0].share || half[1].loss < 0.95 * half[0].loss) return;
+    if (half[1].share > 1.15 * half[0].share || half[1].loss < 0.95 * half[0].loss) return;
     told_ = true;
     Finding finding = MakeFinding(step, "predicts_a_constant", "context/predictions/between");
     finding.measure =

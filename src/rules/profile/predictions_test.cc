@@ -149,7 +149,7 @@ TEST(Predictions, WhatBecomesAlikeWasLearntOnceOrCannotBe) {
       training.Regression(0.5, 0.4, alike ? 0.001 : 0.3, alike ? 0 : correlation);
     });
   };
-  EXPECT_EQ(run(0.8), "predicts_a_constant at 152") << "a collapse";
+  EXPECT_EQ(run(0.8), "predicts_a_constant at 200") << "a collapse";
   EXPECT_EQ(run(0), "no_improvement at 200") << "of targets that are other rows'";
 }
 
@@ -179,19 +179,20 @@ TEST(Predictions, WhatIsSeldomHasSmallProbabilities) {
     });
   };
   EXPECT_EQ(run(0.5), "");
-  EXPECT_EQ(run(0.01), "predicts_a_constant at 112");
+  EXPECT_EQ(run(0.001), "predicts_a_constant at 112");
 }
 
 TEST(Predictions, LogitsThatAreAlike) {
   const auto run = [](double between, double labels) {
     Looked training(AddPredictions, "cross_entropy", "CrossEntropyLoss_output");
-    return training.RunLooked(190, [&](int) {
+    return training.RunLooked(300, [&](int) {
       training.series["predictions/between"] = between;
       training.series["labels/min"] = 0;
       training.series["labels/max"] = labels;
     });
   };
-  EXPECT_EQ(run(0.001, 7), "predicts_a_constant at 112");
+  EXPECT_EQ(run(1e-4, 7), "predicts_a_constant at 112");
+  EXPECT_EQ(run(0.002, 7), "predicts_a_constant at 200") << "a deep network may be slow";
   EXPECT_EQ(run(0.02, 7), "") << "labels that are other rows'";
   EXPECT_EQ(run(0.001, 0), "") << "one label";
 }
