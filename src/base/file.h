@@ -102,6 +102,15 @@ class FileSystem {
   virtual Result<uint64_t> FreeBytes(const std::string& path) = 0;
 };
 
+/// Lock, and while somebody has it once more every 20 ms, for `patience_millis` at most; at least once. For
+/// locks that are held for a moment at a time, to read a file and write it anew: whoever has one longer
+/// hangs. The calling thread sleeps meanwhile: a training's only where it opens its run. One try of the
+/// machine's own Lock takes 40 ms where somebody has it.
+/// \error kFailedPrecondition  somebody had it all the time; any other error of Lock at once.
+/// \threadsafety As files.Lock.
+Result<std::unique_ptr<FileLock>> WaitForLock(FileSystem& files, const std::string& path,
+                                              int64_t patience_millis);
+
 /// Maps a file that is there, as long as it is. \error kNotFound, kDataLoss (empty, or no regular file)
 Result<std::unique_ptr<MappedFile>> MapForWriting(const std::string& path);
 

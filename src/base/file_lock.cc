@@ -8,6 +8,8 @@
 #include <mutex>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/durations.h"
 #include "base/local_files.h"
 #include "base/posix.h"
 
@@ -140,6 +142,19 @@ Result<std::unique_ptr<FileLock>> LockLocal(const Ground& ground, const std::str
                         OpenLastingAt(spot, O_RDWR | O_CREAT, "cannot open the lock file", path));
   TDBG_RETURN_IF_ERROR(TakeFlock([&] { return TryFlock(fd.Get(), path); }));
   return std::unique_ptr<FileLock>(new LocalLock(std::move(fd), path));
+}
+
+Result<std::unique_ptr<FileLock>> WaitForLock(FileSystem& files, const std::string& path,
+                                              int64_t patience_millis) {
+  const Clock& clock = SystemClock();
+  const int64_t until = clock.MonotonicNanos() + NanosOfMillis(patience_millis);
+  const timespec pause{0, 20'000'000};
+  while (true) {
+    auto lock = files.Lock(path);
+    if (lock.ok() || lock.status().code() != Code::kFailedPrecondition || clock.MonotonicNanos() >= until)
+      return lock;
+    ::nanosleep(&pause, nullptr);
+  }
 }
 
 bool IsLockedLocal(const std::string& path) {

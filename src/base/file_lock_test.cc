@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/forwarding_file_system.h"
 #include "base/posix.h"
 #include "base/testing.h"
 
@@ -217,6 +218,48 @@ TEST_F(FileLockTest, ProbingDoesNotRefuseAWriter) {
   });
   TDBG_EXPECT_OK(files_.Lock(path));
   prober.join();
+}
+
+/// Says so often that somebody has the lock, and then what it is told to.
+class BusyFiles : public ForwardingFileSystem {
+ public:
+  explicit BusyFiles(int busy) : ForwardingFileSystem(&LocalFileSystem()), busy_(busy) {}
+  Result<std::unique_ptr<FileLock>> Lock(const std::string& path) override {
+    ++asked;
+    if (asked <= busy_) return FailedPrecondition("somebody has it");
+    if (!then.ok()) return then;
+    return ForwardingFileSystem::Lock(path);
+  }
+  int asked = 0;
+  Status then;
+
+ private:
+  const int busy_;
+};
+
+TEST_F(FileLockTest, ALockThatSomebodyHasForAMomentIsWaitedFor) {
+  const std::string path = scratch_ / "lock";
+  BusyFiles files(3);
+  const auto lock = WaitForLock(files, path, 3'600'000);
+  TDBG_ASSERT_OK(lock);
+  EXPECT_EQ(files.asked, 4);
+  EXPECT_TRUE(files_.IsLocked(path));
+}
+
+TEST_F(FileLockTest, WhoeverKeepsALockIsNotWaitedForForEver) {
+  BusyFiles files(1'000'000);
+  EXPECT_EQ(WaitForLock(files, scratch_ / "lock", 200).status().code(), Code::kFailedPrecondition);
+  EXPECT_GT(files.asked, 1);
+  files.asked = 0;
+  EXPECT_EQ(WaitForLock(files, scratch_ / "lock", 0).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(files.asked, 1);
+}
+
+TEST_F(FileLockTest, ALockThatCannotBeTakenIsNotWaitedFor) {
+  BusyFiles files(1);
+  files.then = Status(Code::kUnavailable, "no locks here");
+  EXPECT_EQ(WaitForLock(files, scratch_ / "lock", 3'600'000).status().code(), Code::kUnavailable);
+  EXPECT_EQ(files.asked, 2);
 }
 
 }  // namespace

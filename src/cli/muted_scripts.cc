@@ -6,9 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "base/redact.h"
 #include "base/text.h"
@@ -23,18 +21,8 @@
 namespace tdbg::cli {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(20);
-constexpr int kLooks = 100;
+constexpr int64_t kPatienceMillis = 5000;  // of several that change it at once each waits for the others
 constexpr size_t kMostNamed = 3;
-
-// Of several that change it at once each waits for the others.
-Result<std::unique_ptr<base::FileLock>> LockFor(const std::string& path) {
-  for (int look = 1;; ++look) {
-    auto lock = base::LocalFileSystem().Lock(path + ".lock");
-    if (lock.ok() || lock.status().code() != Code::kFailedPrecondition || look == kLooks) return lock;
-    std::this_thread::sleep_for(kLook);
-  }
-}
 
 // What is muted is not told, so that nobody else may have a say in it.
 Status CheckOwner(const std::string& path) {
@@ -65,7 +53,8 @@ Result<UsersMutes> UsersMutes::Open(bool make) {
   mutes.path_ = base::JoinPath(directory, std::string(format::kMutedFile));
   if (!make && !base::LocalFileSystem().Exists(mutes.path_)) return mutes;
   TDBG_RETURN_IF_ERROR(base::LocalFileSystem().CreateDirectories(directory));
-  TDBG_ASSIGN_OR_RETURN(mutes.lock_, LockFor(mutes.path_));
+  TDBG_ASSIGN_OR_RETURN(mutes.lock_,
+                        base::WaitForLock(base::LocalFileSystem(), mutes.path_ + ".lock", kPatienceMillis));
   TDBG_RETURN_IF_ERROR(CheckOwner(mutes.path_));
   TDBG_ASSIGN_OR_RETURN(mutes.mutes_, watch::ReadMutes(directory));
   return mutes;

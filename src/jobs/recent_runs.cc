@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMaxLines = 500;
 constexpr uint64_t kMaxBytes = 4u << 20;
 // Trimming reads and writes at most 4 MiB. A process that holds the lock for longer hangs, or its disk does.
-constexpr int kLockAttempts = 50;
+constexpr int64_t kPatienceMillis = 2000;
 
 // Reads the last kMaxBytes of the file, however large it has become: only the latest runs are asked for.
 std::string Tail(base::FileSystem& files, bool* cut) {
@@ -73,16 +73,11 @@ void RememberRun(const RecentRun& run, base::FileSystem& files) {
                        {"started_wall_nanos", run.started_wall_nanos}};
   if (!run.url.empty()) json["url"] = run.url;
   // Taken for appending, too: a line appended between a trimmer's read and its rename would be lost.
-  std::unique_ptr<base::FileLock> lock;
-  for (int attempt = 0; attempt < kLockAttempts && lock == nullptr; ++attempt) {
-    auto taken = files.Lock(path + ".lock");
-    if (!taken.ok() && taken.status().code() != Code::kFailedPrecondition) break;
-    if (taken.ok()) lock = *std::move(taken);
-  }
+  const auto lock = base::WaitForLock(files, path + ".lock", kPatienceMillis);
   const std::string line = format::DumpJson(json);
   bool cut = false;
   const std::string text = Tail(files, &cut);
-  if (lock != nullptr) {  // if the file system has no locks, do not trim
+  if (lock.ok()) {  // if the file system has no locks, do not trim
     std::vector<std::string> lines = Lines(text);
     lines.push_back(line);
     const bool trim = cut || lines.size() > kMaxLines;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 #include <sys/vfs.h>
-#include <time.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -128,13 +127,9 @@ Status RefuseForeignDirectory(const std::string& directory, base::FileSystem& fi
 
 Result<std::unique_ptr<base::FileLock>> LockForOpening(const std::string& directory,
                                                        base::FileSystem& files) {
-  // Others hold the lock for milliseconds; a second or two while one allocates its journal on a slow disk.
-  const timespec pause{0, 20'000'000};
-  for (int left = 1500;; --left) {
-    auto lock = files.Lock(Path(directory, kOpeningLock));
-    if (lock.ok() || left == 0 || lock.status().code() != Code::kFailedPrecondition) return lock;
-    ::nanosleep(&pause, nullptr);
-  }
+  // Others hold the lock for milliseconds; a second or two while one allocates its journal on a slow disk,
+  // and of a hundred ranks that open at once the last one waits for all others.
+  return base::WaitForLock(files, Path(directory, kOpeningLock), 90'000);
 }
 
 std::string JournalPath(const Claim& claim) {
