@@ -1,6 +1,7 @@
 #include "rules/profile/recent.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "rules/profile/catalogue.h"
 
@@ -20,9 +21,23 @@ void Recent::Values::Add(int64_t global_step, double value) {
   }
 }
 
-std::vector<std::pair<int64_t, double>> Recent::Values::InOrder() const {
-  std::vector<std::pair<int64_t, double>> values = ring_;
+Recent::History Recent::Values::InOrder() const {
+  History values = ring_;
   std::rotate(values.begin(), values.begin() + static_cast<ptrdiff_t>(next_), values.end());
+  return values;
+}
+
+void Recent::Table::Grow(size_t numbers) {
+  if (numbers <= seen_.size()) return;
+  seen_.resize(numbers);
+  for (History& row : rows_) row.resize(numbers);
+}
+
+Recent::History Recent::Table::InOrder(size_t number) const {
+  History values;
+  const uint32_t seen = number < seen_.size() ? seen_[number] : 0;
+  const uint32_t first = seen > kMostHistory ? seen - kMostHistory : 0;
+  for (uint32_t i = first; i < seen; ++i) values.push_back(rows_[i % kMostHistory][number]);
   return values;
 }
 
@@ -31,33 +46,35 @@ void Recent::Take(const Digest& step) {
   for (const Loss& loss : step.losses()) losses_[{loss.name, step.eval()}].Add(at, loss.value);
   if (!step.train()) return;
   for (const auto& [name, value] : step.all_series()) series_[name].Add(at, value);
-  for (const Parameter& parameter : step.parameters()) {
-    if (parameter.weight_now) norms_[parameter.weight].Add(at, parameter.weight_now->l2);
-    if (parameter.gradient && parameter.gradient_now)
-      norms_[*parameter.gradient].Add(at, parameter.gradient_now->l2);
+  norms_.Grow(2 * step.parameters().size());
+  for (size_t i = 0; i < step.parameters().size(); ++i) {
+    const Parameter& parameter = step.parameters()[i];
+    if (parameter.weight_now) norms_.Add(2 * i, at, parameter.weight_now->l2);
+    if (parameter.gradient && parameter.gradient_now) norms_.Add(2 * i + 1, at, parameter.gradient_now->l2);
   }
 }
 
 void Recent::Tell(const Digest& step, Finding* finding) const {
-  const auto tell = [&](const Values& values, const char* of) {
-    finding->history = values.InOrder();
+  const auto tell = [&](History values, const char* of) {
+    finding->history = std::move(values);
     finding->history_of = of;
   };
   if (finding->tensor.starts_with(kContext)) {
     const auto series = series_.find(finding->tensor.substr(kContext.size()));
-    if (series != series_.end()) tell(series->second, "value");
+    if (series != series_.end()) tell(series->second.InOrder(), "value");
     return;
   }
   const DetectorInfo* const info = Find(finding->detector);
   const bool eval = info != nullptr && info->family == Family::kEvaluation;
   if (const auto loss = losses_.find({finding->tensor, eval}); loss != losses_.end())
-    return tell(loss->second, "value");
-  for (const Parameter& parameter : step.parameters()) {
+    return tell(loss->second.InOrder(), "value");
+  for (size_t i = 0; i < step.parameters().size(); ++i) {
+    const Parameter& parameter = step.parameters()[i];
     const bool weight = parameter.name == finding->tensor;
     if (!weight && !(parameter.gradient && step.step().tensor(*parameter.gradient).name == finding->tensor))
       continue;
-    const auto norm = norms_.find(weight ? parameter.weight : *parameter.gradient);
-    if (norm != norms_.end()) tell(norm->second, "l2");
+    if (History norms = norms_.InOrder(2 * i + (weight ? 0 : 1)); !norms.empty())
+      tell(std::move(norms), "l2");
     return;
   }
 }

@@ -5,6 +5,8 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "rules/profile/testing.h"
 #include "rules/rule.h"
@@ -38,6 +40,7 @@ class InTurns : public Training {
 
   // "id at step" of all that it found.
   const std::string& found() const { return found_; }
+  const Finding& last() const { return last_; }
   bool Found(const std::string& id) const { return found_.find(id + " at") != std::string::npos; }
   std::string Remarks() const { return rule_->Remarks(); }
 
@@ -47,6 +50,7 @@ class InTurns : public Training {
     std::vector<Finding> findings;
     EXPECT_TRUE(rule_->Invoke(*this, &findings).ok());
     for (const Finding& finding : findings) {
+      last_ = finding;
       if (!found_.empty()) found_ += ", ";
       found_ += finding.detector + " at " + std::to_string(finding.global_step);
     }
@@ -54,6 +58,7 @@ class InTurns : public Training {
 
   std::unique_ptr<Rule> rule_;
   std::string found_;
+  Finding last_;
 };
 
 // Who steps at a step: a critic five times as often as its generator, an actor at every second step of its
@@ -70,6 +75,23 @@ std::set<std::string> Alternating(int step) { return {step % 2 ? "Adam" : "SGD"}
 void Learn(InTurns* training, int step) {
   training->weight += 0.01;
   training->loss = 1 + 0.1 * (step % 3);
+}
+
+TEST(ProfileFindings, HaveTheTensorsLatestValuesInOrder) {
+  InTurns training;
+  for (int step = 0; step <= 30; ++step) {
+    training.weight = step == 30 ? 400 : 4 + 0.01 * step;
+    training.incomplete = step >= 20 && step < 23;
+    training.Train({"SGD"});
+  }
+  const Finding& finding = training.last();
+  ASSERT_EQ(finding.tensor, "Net_l1.weight") << training.found();
+  std::vector<std::pair<int64_t, double>> expected;
+  for (const int step : {16, 17, 18, 19, 23, 24, 25, 26, 27, 28, 29})
+    expected.emplace_back(step, 4 + 0.01 * step);
+  expected.emplace_back(30, 400);
+  EXPECT_EQ(finding.history, expected);
+  EXPECT_EQ(finding.history_of, "l2");
 }
 
 TEST(OptimizersInTurn, UpdatesThatChangeNothingAreFoundAfterSoManyOfOneSet) {
