@@ -62,6 +62,23 @@ def test_each_line_has_its_verdict(migrate, tmp_path):
         assert found.get(key) == result, (key, found)
 
 
+def test_what_is_used_in_several_lines_is_listed_once_with_all_of_them(migrate, capsys, tmp_path):
+    """A class that is imported, is a hook's maker and a rule's base; what is said of each line stays in JSON."""
+    path = tmp_path / "mine.py"
+    path.write_text("from smdebug.pytorch import Hook\nfrom smdebug.rules.rule import Rule\nclass Mine(Rule): pass\n"
+                    "class Other(Hook): pass\nhook = Hook('x')\nhook.record_trace_events()\n"
+                    + "hook = Hook('y')\n" * 2 + "def more():\n" + "    Hook('z')\n" * 20)
+    assert main.main([str(path)]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.count("smdebug.pytorch.Hook") == 1, shown
+    assert "smdebug.pytorch.Hook (also 5, 7, 8, 10, 11, 12, 13, 14 and 15 more)" in shown, shown
+    (file,) = migrate(path, code=1)["files"]
+    assert [line["line"] for line in file["lines"] if line["name"] == "smdebug.pytorch.Hook"] == [1, 5, 7, 8, *range(10, 30)]
+    (tmp_path / "a.ipynb").write_text(notebook("from smdebug.pytorch import Hook", "a = 1\nHook('x')"))
+    assert main.main([str(tmp_path / "a.ipynb")]) == 0
+    assert "[1] 1 runs smdebug.pytorch.Hook (also [2] 2)" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_job_becomes_a_command_and_a_configuration(migrate, tmp_path):
     (tmp_path / "start.py").write_text(PROGRAM)
     (tmp_path / "src").mkdir()

@@ -14,6 +14,7 @@ from tdbg.migrate.scan import PROBLEM, Finding
 from tdbg.migrate.sources import Source
 
 COLUMNS = 100
+_PLACES = 8  # of one thing, named behind its first
 RUNS, CHANGES, NOT_OFFERED, UNREAD = "runs", "changes", "not offered", "not read"
 _KINDS = {names.SAME: RUNS, names.BETTER: RUNS, names.DIFFERS: RUNS, names.BECOMES: CHANGES, names.UNKNOWN: CHANGES,
           names.NOT_OFFERED: NOT_OFFERED, PROBLEM: UNREAD}
@@ -77,6 +78,15 @@ def shell(job: Job, config: str, indent: str = "  ") -> list[str]:
     return [*lines, current]
 
 
+def _also(places: list[str]) -> str:
+    """Where else the same holds."""
+    if not places:
+        return ""
+    more = len(places) - _PLACES
+    named = places if more <= 1 else places[:_PLACES]
+    return f" (also {', '.join(named)}{f' and {more} more' if more > 1 else ''})"
+
+
 class Text:
     def __init__(self, colour: bool, changes_only: bool) -> None:
         self._colour = colour
@@ -99,10 +109,14 @@ class Text:
         lines = textwrap.wrap(printable(source.path), COLUMNS, break_on_hyphens=False) or [""]
         if source.problem:
             lines += self._line("", UNREAD, printable(source.problem))
+        # What is imported in one line and used in others is one thing that runs or changes.
+        places: dict[tuple[str, str, str], list[str]] = {}
         for one in shown:
             where = f"[{one.cell}] {one.line}" if one.cell else str(one.line)
-            why = f": {one.why}" if one.why else {names.BETTER: " (better)"}.get(one.verdict, "")
-            lines += self._line(where, kind(one), printable(one.name + why).lstrip(": "))
+            places.setdefault((one.verdict, one.name, one.why), []).append(where)
+        for (verdict, name, why), (first, *others) in places.items():
+            text = name + (f": {why}" if why else {names.BETTER: " (better)"}.get(verdict, "")) + _also(others)
+            lines += self._line(first, _KINDS[verdict], printable(text).lstrip(": "))
         return [*lines, ""]
 
     def _line(self, where: str, what: str, text: str) -> list[str]:
