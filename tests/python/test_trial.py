@@ -223,9 +223,11 @@ def test_ctrl_c_ends_a_wait(writer, tmp_path):
     code = f"import sys; sys.path[:0] = {sys.path!r}\nimport tdbg\nfor s in tdbg.open({str(tmp_path / 'run')!r}): print('step', flush=True)"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "step\n"
-    time.sleep(0.2)
+    while pathlib.Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+        assert child.poll() is None, child.stderr.read()
+        time.sleep(0.01)    # until it waits for the next step
     child.send_signal(signal.SIGINT)
-    _, stderr = child.communicate(timeout=5)
+    _, stderr = child.communicate(timeout=60)
     assert "KeyboardInterrupt" in stderr
 
 
