@@ -57,6 +57,14 @@ std::optional<RunPlace> PlaceOf(const Result<jobs::JobRecord>& job) {
   return RunPlace{here ? job->run_directory : std::string(), job->url};
 }
 
+/// \pre PlaceOf knows none
+Status RunIsGone(const jobs::JobRecord& job) {
+  const bool taken = jobs::IsRunDirectory(job.run_directory);
+  return NotFound(fmt::format(
+      "the run of job '{}' is gone: it was in {}{}; tdbg jobs {} says what is known of it", job.name,
+      job.run_directory, taken ? ", where another one is now" : "", ShellWord(job.name)));
+}
+
 /// What is uploaded to the URL from this machine may still be here.
 RunPlace PlaceOfUrl(const std::string& text) {
   const std::string url = NormalUrl(text);
@@ -84,11 +92,13 @@ Result<RunPlace> PlaceOfRun(const std::string& text) {
   std::vector<std::string> names;
   // A job's name, or the path that its run had. If the registry cannot be read, there are no jobs.
   if (const auto registry = jobs::Registry::OpenExisting(); registry.ok()) {
-    if (auto place = PlaceOf(registry->Find(text))) return *std::move(place);
-    if (auto place = PlaceOf(registry->FindDirectory(jobs::AbsolutePath(text)))) return *std::move(place);
+    const auto named = registry->Find(text), there = registry->FindDirectory(jobs::AbsolutePath(text));
+    if (auto place = PlaceOf(named)) return *std::move(place);
+    if (auto place = PlaceOf(there)) return *std::move(place);
+    if (named.ok()) return RunIsGone(*named);
+    if (there.ok()) return RunIsGone(*there);
     if (const auto known = registry->Names(); known.ok()) names = *known;
   }
-  std::erase(names, text);  // a job whose run is nowhere
   for (const std::string& run : runs) names.push_back(RunName(run, root));
   const auto nearest = base::Nearest(text, names);
   return NotFound(fmt::format("no run '{}' here or under ./tdbg-runs; {}", text,

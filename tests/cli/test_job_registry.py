@@ -6,6 +6,7 @@ import os
 import pty
 import queue
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -113,6 +114,22 @@ def test_a_word_that_names_a_run_here_and_another_job_names_neither(tdbg):
     assert (here / "trained").read_text() == "two\ntwo\n" and (tdbg.directory / "one" / "trained").read_text() == "one\n"
     tdbg.ok("resume", "a", cwd=tdbg.directory)      # nothing here is called so: the job's name
     assert (tdbg.directory / "one" / "trained").read_text() == "one\none\n"
+
+
+def test_a_job_whose_run_is_gone_is_told_to_be_that(tdbg):
+    """And no other name is offered for it, nor its own."""
+    for name in ("job-6", "job-7", "job-8"):
+        tdbg.ok("run", "--quiet", "--dir", name, "--", "true")
+    shutil.rmtree(tdbg.directory / "job-7")
+    for word in ("job-7", tdbg.directory / "job-7"):
+        said = tdbg.fails(4, "status", word)
+        assert f"the run of job 'job-7' is gone: it was in {tdbg.directory}/job-7; tdbg jobs job-7 says" in said, said
+    assert tdbg.json("jobs", "job-7")["status"] == "Completed"
+    assert "did you mean 'job-6'?" in tdbg.fails(4, "status", "job6")
+    (tdbg.directory / "job-8").rename(tdbg.directory / "kept")
+    shutil.copytree(tdbg.directory / "job-6", tdbg.directory / "job-8")
+    (tdbg.directory / "elsewhere").mkdir()
+    assert "where another one is now" in tdbg.fails(4, "status", "job-8", cwd=tdbg.directory / "elsewhere")
 
 
 def test_what_runs_without_a_launcher_is_stopped(tdbg):
