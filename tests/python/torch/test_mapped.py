@@ -1,6 +1,8 @@
 """Weights in memory that is taken away: a mapped file that another process cuts short, a page that may not be read. A
 training that does not read them lives, and so it does under watch."""
 
+import ctypes
+import mmap
 import os
 import subprocess
 import sys
@@ -72,3 +74,27 @@ def test_a_training_lives_whose_weights_can_no_longer_be_read(tmp_path, how, tra
     assert trial.tensor("Net_table").steps() == list(range(6))
     assert trial.tensor("Net_head.weight").steps()[-1] >= 8
     assert ("no black box of step 9: " in done.stderr) == (spoil == "nan")
+
+
+def test_of_a_view_the_memory_that_it_reaches_is_asked_for():
+    """By whoever reads it: an origin's walk, a black box, the recorder of what is not trained."""
+    torch = pytest.importorskip("torch")
+    values = pytest.importorskip("tdbg.adaptors.torch.origin.values")
+    black_box = pytest.importorskip("tdbg.adaptors.torch.black_box")
+    pages, row = 4, mmap.PAGESIZE // 4
+    memory = mmap.mmap(-1, pages * mmap.PAGESIZE)
+    table = torch.frombuffer(memory, dtype=torch.float32).view(pages, row)
+    libc = ctypes.CDLL(None)
+    half = ctypes.c_void_p(table.data_ptr() + 2 * mmap.PAGESIZE)
+    assert libc.mprotect(half, ctypes.c_size_t(2 * mmap.PAGESIZE), 0) == 0
+    try:
+        for view, there in ((table, False), (table[:2], True), (table[:, :4], False), (table[:2, :4], True), (table[:2].t(), True),
+                            (table.t(), False), (table[1, ::2], True), (table[3], False), (table[:2, :1].expand(2, 9), True),
+                            (table[4:], True), (table[2:, :0], True)):
+            assert values.is_there(view) == there, view.shape
+            assert (values.readable(view) is not None) == there
+            kept = black_box.Kept(1 << 20)
+            assert kept.add("it", view, "the batch") == there and kept.gone == ("" if there else "it")
+            assert list(kept.tensors) == ["it"] * there and bool(kept.left_out) == (not there)
+    finally:
+        libc.mprotect(half, ctypes.c_size_t(2 * mmap.PAGESIZE), mmap.PROT_READ | mmap.PROT_WRITE)

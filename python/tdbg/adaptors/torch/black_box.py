@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tdbg import _capture
 from tdbg.blackbox import file as _file
 from tdbg.blackbox.random_states import RandomStates, Taker
 from tdbg.blackbox.structure import Encoder
@@ -29,6 +28,7 @@ from ..mapped import GONE
 from .flight import FlightRecorder
 from .losses import in_backward
 from .names import strip, unwrap
+from .origin.values import is_there
 from .params import local
 
 if TYPE_CHECKING:
@@ -336,24 +336,14 @@ class Kept:
 
     def add(self, key: str, tensor: torch.Tensor, what: str) -> bool:
         size = tensor.numel() * tensor.element_size()
-        if not _file.can_keep(tensor) or size > self._left or self._is_gone(key, tensor):
+        kept = _file.can_keep(tensor) and size <= self._left
+        if kept and not is_there(tensor):
+            kept, self.gone = False, key
+        if not kept:
             self.left_out[what] = self.left_out.get(what, 0) + size
             return False
         self._left -= size
         self.tensors[key] = tensor
-        return True
-
-    def _is_gone(self, key: str, tensor: torch.Tensor) -> bool:
-        """A weight may lie in a mapped file that was cut short: to read it would end the training."""
-        if tensor.device.type != "cpu":
-            return False
-        if tensor.is_contiguous():
-            begin, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
-        else:
-            begin, size = tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes()
-        if _capture.is_readable(begin, size):
-            return False
-        self.gone = key
         return True
 
     def namer(self, prefix: str, what: str = "the batch") -> Any:

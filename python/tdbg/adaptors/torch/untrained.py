@@ -26,7 +26,7 @@ from tdbg import _capture
 from .. import mapped
 from ..session import NOT_WANTED
 from .names import NamedParameter
-from .origin.values import readable
+from .origin.values import is_there, readable
 from .params import READER, local, put_odd, session_members
 from .shards import part_of
 
@@ -289,7 +289,7 @@ class Untrained:
 
     def _is_gone(self, slot: _Slot, tensor: torch.Tensor) -> bool:
         """Can it no longer be read? Said once."""
-        if _capture.is_readable(_data_ptr(tensor), tensor.nbytes):
+        if is_there(tensor):
             return False
         if slot.named.name not in self._gone:
             self._gone.add(slot.named.name)

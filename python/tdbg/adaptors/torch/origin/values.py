@@ -80,14 +80,24 @@ def _resolved(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_neg()
 
 
-def _is_there(tensor: torch.Tensor) -> bool:
-    """A weight may lie in a mapped file that was cut short, or in a protected page: to read it would end the training.
-    Takes about as long as reading it."""
-    if tensor.device.type != "cpu" or not tensor.numel():
-        return True
-    elements = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
-    size = elements * tensor.element_size()
-    return size <= MAX_BYTES and _capture.is_readable(tensor.data_ptr(), size)
+def _extent(tensor: torch.Tensor) -> int:
+    """Bytes from its first element in memory to its last."""
+    if not tensor.numel():
+        return 0
+    last: int = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
+    size: int = (1 + last) * tensor.element_size()
+    return size
+
+
+def is_there(tensor: torch.Tensor) -> bool:
+    """Can it be read? A weight may lie in a mapped file that was cut short, or in a protected page: to read it would
+    end the training. Takes about as long as reading it. Of a strided tensor; one of a device is there."""
+    return tensor.device.type != "cpu" or _capture.is_readable(tensor.data_ptr(), _extent(tensor))
+
+
+def _may_be_read(tensor: torch.Tensor) -> bool:
+    """Nor does a view that leaves out most of a large storage cost more than a walk may."""
+    return tensor.device.type != "cpu" or (_extent(tensor) <= MAX_BYTES and is_there(tensor))
 
 
 def plain_of(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -100,13 +110,13 @@ def readable(tensor: torch.Tensor) -> torch.Tensor | None:
     """Its numbers as a plain strided tensor, without a copy of them; None where there are none to look at, or where
     reading them would end the process."""
     strided = _strided(tensor)
-    return None if strided is None or not _is_there(strided) else _resolved(strided)
+    return None if strided is None or not _may_be_read(strided) else _resolved(strided)
 
 
 def _within(tensor: torch.Tensor, budget: Budget) -> torch.Tensor | None:
     """`readable`, within what may still be looked at."""
     strided = _strided(tensor)
-    if strided is None or not budget.take(strided.numel() * strided.element_size()) or not _is_there(strided):
+    if strided is None or not budget.take(strided.numel() * strided.element_size()) or not _may_be_read(strided):
         return None
     return _resolved(strided)
 
