@@ -126,6 +126,27 @@ def test_reentrant_and_other_checkpointing_count_losses_once(watch):
         assert [k for k in step.values if k[0] == "MSELoss_output_1"] == []
 
 
+@pytest.mark.parametrize("detached", [False, True])
+def test_batches_differ_whatever_becomes_of_them_in_a_model_that_is_called_by_parts(watch, detached):
+    """Behind dead units all of them are nothing but zeros."""
+    session = watch()
+    torch.manual_seed(0)
+    parts = nn.ModuleDict({"body": nn.Linear(16, 16), "head": nn.Linear(16, 4)})
+    nn.init.constant_(parts["body"].bias, -100)
+    optimizer = torch.optim.SGD(parts.parameters(), 0.01)
+    batches = [torch.randn(32, 16) for _ in range(3)]
+    for x in (*batches, batches[0], batches[0]):
+        hidden = torch.relu(parts["body"](x))
+        assert not hidden.any()
+        optimizer.zero_grad()
+        F.cross_entropy(parts["head"](hidden.detach() if detached else hidden), torch.arange(32) % 4).backward()
+        optimizer.step()
+    scalars = [{k: v for (k, _), v in s.scalars.items()} for s in session.made[0].steps]
+    marks = [s["context/batch_fingerprint"] for s in scalars]
+    assert len(set(marks[:3])) == 3 and marks[3] == marks[4] == marks[0], marks
+    assert all(s["context/batch_size"] == 32 for s in scalars)
+
+
 def test_context_of_a_step(watch):
     session = watch()
     model = nn.Linear(4, 3)

@@ -1,10 +1,10 @@
 """The training context of a step: numbers as series `context/...`, structure as JSON written when it changes.
 
 Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (hash of
-a sample of the first input of the last root forward), gradients_absent, gradients_kept (1: nobody reset them; of
-several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed, and what it predicts: data.py,
-arguments.py; of the mode that modules are in: module_modes.py; of what lies between the last layer and the loss:
-loss_graph.py.
+samples of the first inputs of root forwards: Context.take_batch), gradients_absent, gradients_kept (1: nobody reset
+them; of several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed, and what it predicts:
+data.py, arguments.py; of the mode that modules are in: module_modes.py; of what lies between the last layer and the
+loss: loss_graph.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
 loss_broadcast (shapes), optimizer_uncounted (how many steps had no gradient at all, so far), optimizer/<optimizer>
 (class, groups, options), settings (of modules and of functions: settings.py).
@@ -77,6 +77,8 @@ def _mark_of_first(gradient: torch.Tensor) -> int:
     return 0 if mark == zero else mark
 
 
+#: Length of the first axis; mark of the values, None where these are not looked at; was it computed with gradients?
+Batch = tuple[int, int | None, bool]
 NOT_OPTIONS = ("params", "lr", "param_names")
 
 
@@ -275,26 +277,43 @@ class Context(BaseContext):
         except BaseException as error:
             self.session.guard.failed("the model's input", error, self.data.give_up)
 
-    def take_batch(self, batch: tuple[int, int | None] | None) -> None:
-        """Of `batch_of`: that of the training forward that ran last."""
-        self._batch = batch or self._batch
+    def take_batch(self, batch: Batch | None) -> None:
+        """Of `batch_of`: of a training forward. Of several in a step the last one's size counts, and the mark of all
+        together: a script may call its model's parts one by one, and the last is given what units of the others
+        made of the batch, nothing but zeros once they died. What was computed with gradients counts only where nothing
+        else came: weights that change make another one of the same batch."""
+        before, self._batch = self._batch, batch or self._batch
+        if before is None or batch is None or before[2]:
+            return
+        (_, earlier, _), (size, mark, computed) = before, batch
+        if computed:
+            mark = earlier
+        elif mark is not None:
+            mark = None if earlier is None else (earlier * 1000003 ^ mark) & 0xFFFFFFFF
+        self._batch = size, mark, False
 
-    def batch_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int | None] | None:
-        """(size, mark) of what a model is called with; None where that is no tensor."""
+    def forget_batch(self) -> None:
+        """The step that it was given to is not due."""
+        self._batch = None
+
+    def batch_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batch | None:
+        """What a model is called with; None where that is no tensor."""
         if not self.enabled:
             return None
         tensor = args[0] if args and type(args[0]) is torch.Tensor else first(torch.Tensor, args, kwargs.values())
         if type(tensor) is not torch.Tensor:
             return None
-        batch: tuple[int, int | None] | None = READER.batch(tensor) if READER is not None else None
-        if batch is None:
+        read: tuple[int, int] | None = READER.batch(tensor) if READER is not None else None
+        if read is not None:
+            batch: Batch = (*read, not tensor.is_leaf)
+        else:
             if self.session.unread("batch", tensor):
                 return None
             size = tensor.shape[0] if tensor.dim() else 1
             mark = None
             if tensor.device.type == "cpu" and tensor.layout is torch.strided and tensor.numel():
                 mark = fingerprint(tensor)
-            batch = (size, mark)
+            batch = (size, mark, not tensor.is_leaf)
         if "batch" not in self._topics:
             self.topic("batch", {"dtype": str(tensor.dtype)[6:], "shape": list(tensor.shape)})
         return batch
@@ -304,7 +323,7 @@ class Context(BaseContext):
         if batch is None:
             batch, self._batch = self._batch, None
         if batch:
-            size, mark = batch
+            size, mark, _ = batch
             self.add("context/batch_size", size)
             if mark is not None:
                 self.add("context/batch_fingerprint", mark)

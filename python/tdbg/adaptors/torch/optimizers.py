@@ -294,6 +294,7 @@ class Optimizers:
         if not due:
             self.session.losses.discard()
             self.session.context.discard()
+            self.session.context.forget_batch()
             return
         with self.session.gathering():
             self._put(entry, optimizer, unscale, found, skipped)
