@@ -61,11 +61,14 @@ void AddOfProfile(const RuleStatus& status, bool muted, Numbers* seen, std::vect
   struct Open {
     const DetectorInfo* info;
     int64_t step;
+    std::string advice;
     size_t incident;
   };
   std::vector<Open> open;
   for (Group& group : GroupsOf(status, muted)) {
     const auto cause = std::ranges::find_if(open, [&](const Open& one) {
+      // What one detector found twice, with another advice, has two causes.
+      if (one.info == group.info && one.advice != group.findings.front().advice) return false;
       return profile::LeadsTo(*one.info, one.step, *group.info, group.step);
     });
     if (cause != open.end()) {
@@ -73,8 +76,8 @@ void AddOfProfile(const RuleStatus& status, bool muted, Numbers* seen, std::vect
       std::ranges::move(group.findings, std::back_inserter(into));
       continue;
     }
-    open.push_back({group.info, group.step, incidents->size()});
     const Finding& first = group.findings.front();
+    open.push_back({group.info, group.step, first.advice, incidents->size()});
     Incident incident;
     const int number = ++(*seen)[std::string(group.info->id)];
     incident.id = number == 1 ? std::string(group.info->id) : fmt::format("{}-{}", group.info->id, number);
@@ -88,7 +91,7 @@ void AddOfProfile(const RuleStatus& status, bool muted, Numbers* seen, std::vect
     incident.layer = LayerOf(first.tensor);
     incident.worker = first.worker;
     incident.confidence = profile::ConfidenceName(group.info->confidence);
-    incident.advice = group.info->advice;
+    incident.advice = first.advice.empty() ? std::string(group.info->advice) : first.advice;
     incident.nonfinite = group.info->id == "nonfinite";
     incident.muted_because = first.muted_because;
     incident.evidence = std::move(group.findings);

@@ -42,6 +42,8 @@ struct Finding {
   /// empty where it has none, or the detector looks at no single number of it.
   std::vector<std::pair<int64_t, double>> history = {};  // global step, value
   std::string history_of = {};                           ///< "value" (a loss, a rate) or "l2"
+  /// Only of the profile: what to do next, where it is not what the catalogue says of its detector.
+  std::string advice = {};
   /// Only of the profile: the user has muted it, and why (mutes.h). Empty: it is not muted.
   std::string muted_because = {};
 };

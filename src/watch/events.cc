@@ -108,6 +108,7 @@ rules::RuleStatus StatusOf(const Event& json) {
     finding.threshold = NumberOf(item, "threshold");
     finding.text = TextOf(item, "text");
     finding.detector = TextOf(item, "detector");
+    finding.advice = TextOf(item, "advice");
     format::GetField(item, "attempt", &finding.attempt);
     ReadHistory(item, &finding);
     status.findings.push_back(std::move(finding));
@@ -190,6 +191,7 @@ std::string StatusFields(const rules::RuleStatus& status, int64_t global_step,
     item["threshold"] = Number(finding.threshold);
     if (!finding.text.empty()) item["text"] = finding.text;
     if (!finding.detector.empty()) item["detector"] = finding.detector;
+    if (!finding.advice.empty()) item["advice"] = finding.advice;
     if (finding.attempt >= 0) item["attempt"] = finding.attempt;
     PutEvidence(finding, Number, &item);
     findings.push_back(std::move(item));

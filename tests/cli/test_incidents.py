@@ -45,7 +45,10 @@ for step in range(120):
     if step % 10 == 9:
         net.eval()
         with torch.no_grad():
-            F.cross_entropy(net(held), held_labels)
+            scores = net(held)
+            if fault == "evaluation" and step == 39:
+                scores[7] = float("nan")
+            F.cross_entropy(scores, held_labels)
         net.train()
 """
 
@@ -71,6 +74,7 @@ def test_a_rule_that_found_nothing_says_what_it_never_saw(tdbg):
     ("left_out", "no_optimizer", 9, "parameters are in no optimizer, at TRAIN step 9"),
     pytest.param("overfit", "validation_rises", None, "validation gets worse while training improves", marks=pytest.mark.long),
     ("nan", "nonfinite", 44, "at TRAIN step 40 (global 44)"),
+    ("evaluation", "nonfinite", 43, "at EVAL step 3 (global 43)"),
     pytest.param("bytes", "input_unscaled", 2, "inputs are not scaled, at TRAIN step 2", marks=pytest.mark.long),
     pytest.param("softmax", "not_logits", 2, "a loss is given probabilities where it takes logits", marks=pytest.mark.long),
 ])
@@ -83,6 +87,7 @@ def test_a_fault_is_one_incident_that_says_its_cause(tdbg, script, fault, id, fi
     (incident,) = told["incidents"]
     assert ("the graph is cut between Net_l2 and Net_head" in incident["sentence"]) == (fault == "detach")
     assert incident["id"] == id and first_step in (None, incident["first_step"])
+    assert ("if the training itself stays finite" in incident["advice"]) == (fault == "evaluation")
     assert incident["sentence"] and incident["advice"] and incident["evidence"] and incident["confidence"]
 
     again = json.loads(tdbg("check", fault, "--own", "--json").stdout)

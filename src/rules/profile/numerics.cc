@@ -19,6 +19,11 @@ constexpr int kFiniteAgain = 50;     // finite steps after which a NaN is report
 // So often at most: a validation that is NaN each time would be told ten thousand times, and each time the
 // run's events repeat all that was found.
 constexpr int kMostTimes = 20;
+// Autograd kept nothing of its step. An update may have made it all the same, which the next training step
+// shows.
+constexpr char kOfAnEvaluation[] =
+    "if the training itself stays finite, look at that batch and at what norms keep of earlier ones "
+    "(running_var); given to the model in training mode, with backward(), tdbg names the operation";
 constexpr double kWeightJump = 8, kLossJump = 20, kGradientJump = 100, kBeyondFirst = 1.5;
 constexpr size_t kWeightPast = 5, kPast = 20;
 constexpr int64_t kFewSteps = 20;
@@ -28,11 +33,20 @@ class NonfiniteDetector : public Detector {
   void Judge(const Digest& step, std::vector<Finding>* findings) override {
     if (step.nonfinite().empty()) {
       if (told_ && ++finite_ >= kFiniteAgain) told_ = false;
+      trained_ = trained_ || step.train();
       return;
     }
     finite_ = 0;
-    if (std::exchange(told_, true) || times_++ >= kMostTimes) return;
+    // A training that was well after the evaluation had its own.
+    const bool again = step.train() && evaluation_told_ && trained_;
+    if ((told_ && !again) || times_++ >= kMostTimes) return;
+    told_ = true;
+    evaluation_told_ = step.eval();
+    trained_ = false;
     std::vector<Nonfinite> all = step.nonfinite();
+    const bool weights = std::ranges::any_of(all, [](const Nonfinite& one) {
+      return one.kind == Nonfinite::kWeight || one.kind == Nonfinite::kGradient;
+    });
     const auto rank = [](const Nonfinite& one) {
       // Order of causes: a weight that is not finite makes everything else so; a loss comes before the
       // gradients of its backward. The first gradients are those nearest to the loss, the first weights those
@@ -54,6 +68,7 @@ class NonfiniteDetector : public Detector {
       finding.value = static_cast<double>(nan ? one.numbers.nan : one.numbers.infinite);
       finding.comparison = ">";
       finding.threshold = 0;
+      if (step.eval() && !weights && !step.boosted()) finding.advice = kOfAnEvaluation;
       finding.text = one.kind == Nonfinite::kLoss
                          ? fmt::format("{} is {}", finding.tensor, nan ? "NaN" : "infinite")
                          : fmt::format("{} of the {} of {} {} {}", Amount(finding.value),
@@ -70,6 +85,7 @@ class NonfiniteDetector : public Detector {
  private:
   static std::string Amount(double value) { return fmt::format("{:.0f}", value); }
   bool told_ = false;
+  bool evaluation_told_ = false, trained_ = false;  // the last was one's; finite steps of training since
   int finite_ = 0, times_ = 0;
 };
 

@@ -3,8 +3,11 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
+#include <vector>
 
+#include "rules/incidents.h"
 #include "rules/profile/catalogue.h"
 #include "rules/profile/detector.h"
 #include "rules/profile/reexecution.h"
@@ -39,6 +42,65 @@ TEST(ProfileDetectors, AStepThatGaveSomethingElseTheSecondTime) {
   Training damaged(AddReexecution);
   damaged.contexts["not_repeatable"] = R"({"sentence": 5})";
   EXPECT_EQ(damaged.Run(5, [](int) {}), "");
+}
+
+// The incident that these findings are.
+Incident IncidentOf(const Training& training) {
+  RuleStatus status;
+  status.name = status.rule = "Profile";
+  status.state = RuleState::kIssuesFound;
+  status.findings = training.findings();
+  const std::vector<Incident> incidents = IncidentsOf({status});
+  EXPECT_EQ(incidents.size(), 1u);
+  return incidents.empty() ? Incident() : incidents.front();
+}
+
+TEST(ProfileDetectors, ANaNOfAnEvaluationHasAnAdviceOfItsOwn) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto run = [&](ModeKey mode, bool of_weights) {
+    Training training(AddNonfinite);
+    for (int step = 0; step < 20; ++step) {
+      training.Step(ModeKey::kTrain);
+      if (step != 10) continue;
+      training.loss = nan;
+      if (of_weights) training.weight_is_nan = true;
+      training.Step(mode);
+      training.loss = 1;
+      training.weight_is_nan = false;
+    }
+    return IncidentOf(training);
+  };
+  const Incident evaluated = run(ModeKey::kEval, false), trained = run(ModeKey::kTrain, false);
+  EXPECT_EQ(evaluated.first_step, 11);
+  EXPECT_NE(evaluated.advice.find("if the training itself stays finite"), std::string::npos)
+      << evaluated.advice;
+  EXPECT_EQ(trained.advice, Find("nonfinite")->advice);
+  EXPECT_EQ(run(ModeKey::kEval, true).advice, trained.advice) << "an update made it";
+}
+
+TEST(ProfileDetectors, ATrainingThatIsNaNAfterItsEvaluationsIsTold) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  Training training(AddNonfinite);
+  for (int step = 0; step < 60; ++step) {
+    training.loss = step < 40 ? 1 : nan;
+    training.Step(ModeKey::kTrain);
+    if (step % 10 != 9) continue;
+    training.loss = nan;
+    training.Step(ModeKey::kEval);
+  }
+  EXPECT_EQ(training.found_all(), "nonfinite at 10, nonfinite at 44");
+  RuleStatus status;
+  status.findings = training.findings();
+  const std::vector<Incident> incidents = IncidentsOf({status});
+  ASSERT_EQ(incidents.size(), 2u) << "of the evaluation nothing in training follows";
+  EXPECT_EQ(incidents[1].advice, Find("nonfinite")->advice);
+  // An update before the evaluation made it: one NaN.
+  Training updated(AddNonfinite);
+  for (int step = 0; step < 20; ++step) {
+    updated.loss = step < 10 ? 1 : nan;
+    updated.Step(step == 10 ? ModeKey::kEval : ModeKey::kTrain);
+  }
+  EXPECT_EQ(updated.found_all(), "nonfinite at 10");
 }
 
 TEST(ProfileDetectors, EachOptimizerLacksGradientsOfItsOwn) {

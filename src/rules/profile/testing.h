@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -74,6 +75,8 @@ class Training : public StepContext, public SeesWorkers {
     return found_;
   }
 
+  const std::vector<Finding>& findings() const { return findings_; }
+
   // All that it found, in order: "id at step, id at step".
   const std::string& found_all() const { return found_all_; }
 
@@ -93,7 +96,8 @@ class Training : public StepContext, public SeesWorkers {
   std::map<std::string, double> series;
   std::map<std::string, std::string, std::less<>> contexts;
   int64_t attempt_number = 0;
-  bool incomplete = false;  // its rows were dropped
+  bool incomplete = false;     // its rows were dropped
+  bool weight_is_nan = false;  // what a step shows that has no other rows of weights
   bool sgd_steps = true;
   uint32_t ranks = 1;                          // up to 4
   std::function<void(uint32_t rank)> of_rank;  // called before the rank's part of a step is made
@@ -133,6 +137,7 @@ class Training : public StepContext, public SeesWorkers {
       if (bias_gradient >= 0) Row(Index("Net_l1.bias", "biases"), 16, 1, 0.1);
       Row(4, 16, 4, 0.1);
     }
+    if (weight_is_nan) Row(0, 256, weight, std::numeric_limits<double>::quiet_NaN());
     Row(2, 1, std::abs(loss), loss);
     if (sgd_steps) Scalar(5, rate);
     if (sgd_steps) Scalar(6, step_);
@@ -140,6 +145,7 @@ class Training : public StepContext, public SeesWorkers {
     if (differentiated) Scalar(Index("backward_loss"), *differentiated);
   }
   void Take(const std::vector<Finding>& findings) {
+    findings_.insert(findings_.end(), findings.begin(), findings.end());
     for (const Finding& finding : findings) {
       EXPECT_NE(Find(finding.detector), nullptr) << finding.detector;
       EXPECT_FALSE(finding.text.empty());
@@ -170,6 +176,7 @@ class Training : public StepContext, public SeesWorkers {
   void Row(uint32_t tensor, uint64_t count, double l2, double mean, uint64_t zeros = 0) {
     Summary summary;
     summary.count = count;
+    summary.nan_count = std::isnan(mean) ? count : 0;
     summary.l1 = summary.l2 = l2;
     summary.zero_count = l2 == 0 ? count : zeros;
     summary.m3 = summary.m4 = 0;
@@ -192,6 +199,7 @@ class Training : public StepContext, public SeesWorkers {
   int64_t step_ = 0;
   uint32_t rank_ = 0;  // whose rows are being made
   std::string found_, found_all_;
+  std::vector<Finding> findings_;
   const std::vector<std::string> workers_ = {"worker_0", "worker_1", "worker_2", "worker_3"};
   std::vector<TensorInfo> tensors_;
   std::vector<TensorIndex> tensor_of_;
