@@ -58,8 +58,16 @@ std::string FoundFields(const Found& found) {
 }
 
 bool FoundOnce::Told(const Found& found) {
+  origin_told_ |= found.rule.empty();
   nonfinite_told_ |= found.rule.empty() || found.detector == "nonfinite";
   return told_.emplace(found.rule, found.detector, found.attempt, found.global_step).second;
+}
+
+bool FoundOnce::IsTold(const rules::Incident& incident, const TrialAccess& access) const {
+  return std::ranges::any_of(incident.evidence, [&](const rules::Finding& finding) {
+    return told_.contains(
+        {incident.rule, incident.detector, AttemptOf(access, finding), finding.global_step});
+  });
 }
 
 std::vector<Found> FoundOnce::New(const Trial& trial, const std::vector<rules::RuleStatus>& statuses,
@@ -67,9 +75,6 @@ std::vector<Found> FoundOnce::New(const Trial& trial, const std::vector<rules::R
                                   bool waits_for_rules) {
   std::vector<Found> found;
   const std::vector<rules::Incident> incidents = rules::IncidentsOf(statuses);
-  const bool is_heard = !waits_for_rules || std::ranges::any_of(incidents, [](const rules::Incident& one) {
-    return one.nonfinite && !one.muted();
-  });
   const TrialAccess access(trial);
   const auto tell = [&](std::string rule, std::string detector, int64_t attempt, int64_t global_step,
                         const std::string& sentence) {
@@ -85,20 +90,35 @@ std::vector<Found> FoundOnce::New(const Trial& trial, const std::vector<rules::R
     return true;
   };
   // The training's own words on a NaN are better than a rule's, and are there before those.
-  for (const Origin& origin : origins) {
-    if (!origin.seen || nonfinite_told_ || !is_heard) continue;
-    nonfinite_told_ = tell("", "", origin.attempt, origin.global_step, origin.sentence);
+  const auto origin = std::ranges::find_if(
+      origins, [&](const Origin& one) { return one.seen && one.attempt >= first_attempt; });
+  const rules::Incident* const explained =
+      origin == origins.end() ? nullptr : ExplainedBy(*origin, incidents);
+  if (origin != origins.end() && !origin_told_ && !nonfinite_of_rule_told_) {
+    const bool is_news =
+        explained != nullptr
+            ? !explained->muted() && !IsTold(*explained, access)
+            : !waits_for_rules || std::ranges::any_of(incidents, [](const rules::Incident& one) {
+                return one.nonfinite && !one.muted();
+              });
+    origin_told_ = is_news && tell("", "", origin->attempt, origin->global_step, origin->sentence);
+    nonfinite_told_ |= origin_told_;
   }
   for (const rules::Incident& incident : incidents) {
-    if (incident.muted() || (incident.nonfinite && nonfinite_told_)) continue;
+    if (incident.muted()) continue;
+    const bool of_rule = incident.detector.empty();
+    // What a rule of the user's says of NaN is what is known already.
+    if (incident.nonfinite && (of_rule ? nonfinite_told_ : nonfinite_of_rule_told_)) continue;
+    if (&incident == explained && origin_told_) continue;
     std::set<int64_t> attempts;  // a rule that was named is one incident, whatever it finds in later attempts
     for (const rules::Finding& finding : incident.evidence) {
       const int64_t attempt = AttemptOf(access, finding);
       if (!attempts.insert(attempt).second) continue;
-      const bool is_new = tell(incident.rule, incident.detector, attempt, finding.global_step,
-                               incident.detector.empty() ? incident.rule + ": " + rules::EvidenceLine(finding)
-                                                         : incident.sentence);
+      const bool is_new =
+          tell(incident.rule, incident.detector, attempt, finding.global_step,
+               of_rule ? incident.rule + ": " + rules::EvidenceLine(finding) : incident.sentence);
       nonfinite_told_ |= is_new && incident.nonfinite;
+      nonfinite_of_rule_told_ |= is_new && incident.nonfinite && of_rule;
     }
   }
   return found;

@@ -35,7 +35,8 @@ std::pair<int64_t, int64_t> LatestFinding(const TrialAccess& access, const rules
 /// Of the event `found` (docs/format.md).
 std::string FoundFields(const Found& found);
 
-/// Tells of each incident once, and of a NaN once, whether a rule or the training itself was first to see it.
+/// Tells of each incident once, and of one NaN once, whether a rule or the training itself was first to see
+/// it.
 class FoundOnce {
  public:
   /// A watcher before this one has told of it. \return  false: this was known
@@ -51,8 +52,11 @@ class FoundOnce {
 
  private:
   using Key = std::tuple<std::string, std::string, int64_t, int64_t>;  // rule, detector, attempt, step
+  bool IsTold(const rules::Incident& incident, const TrialAccess& access) const;
+
   std::set<Key> told_;
-  bool nonfinite_told_ = false;
+  // Of a NaN: anything; where it began; by another rule than the profile.
+  bool nonfinite_told_ = false, origin_told_ = false, nonfinite_of_rule_told_ = false;
 };
 
 /// What events.jsonl tells: each once, also where several watched the run.

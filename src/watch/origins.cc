@@ -1,8 +1,10 @@
 #include "watch/origins.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <tuple>
+#include <utility>
 
 #include "base/stable_sort.h"
 #include "format/events.h"
@@ -56,15 +58,24 @@ std::vector<Origin> OriginsOf(const Trial& trial) {
   return origins;
 }
 
+const rules::Incident* ExplainedBy(const Origin& origin, const std::vector<rules::Incident>& incidents) {
+  const auto distance = [&](const rules::Incident& one) {
+    return std::pair(std::abs(one.first_step - origin.global_step), one.first_step);
+  };
+  const rules::Incident* nearest = nullptr;
+  for (const rules::Incident& one : incidents) {
+    if (!one.nonfinite || one.detector.empty()) continue;
+    if (nearest == nullptr || distance(one) < distance(*nearest)) nearest = &one;
+  }
+  return nearest;
+}
+
 void Explain(std::vector<rules::Incident>* incidents, const std::vector<Origin>& origins) {
   if (origins.empty() || !origins.front().seen) return;
   const Origin& origin = origins.front();
-  rules::Incident* nonfinite = nullptr;  // the first; where it is muted, it stands last
-  for (rules::Incident& one : *incidents) {
-    if (!one.nonfinite || one.detector.empty()) continue;
-    if (nonfinite == nullptr || one.first_step < nonfinite->first_step) nonfinite = &one;
-  }
-  if (nonfinite == nullptr) return;
+  const rules::Incident* const explained = ExplainedBy(origin, *incidents);
+  if (explained == nullptr) return;
+  rules::Incident* const nonfinite = &(*incidents)[static_cast<size_t>(explained - incidents->data())];
   nonfinite->title = origin.title;
   nonfinite->sentence = origin.sentence;
   if (!origin.advice.empty()) nonfinite->advice = origin.advice;

@@ -29,8 +29,12 @@ struct Origin {
 /// that were not, forward before backward, then by rank.
 std::vector<Origin> OriginsOf(const Trial& trial);
 
-/// The profile's first NaN or infinity says where it began, where that was seen: its title, sentence and
-/// advice are the first origin's then, in every window alike.
+/// The profile's NaN or infinity that began there: of several the one whose first step is nearest. Null: it
+/// has found none.
+const rules::Incident* ExplainedBy(const Origin& origin, const std::vector<rules::Incident>& incidents);
+
+/// That incident says where it began, where the first origin was seen: its title, sentence and advice are the
+/// origin's then, in every window alike.
 void Explain(std::vector<rules::Incident>* incidents, const std::vector<Origin>& origins);
 
 /// The fields of the event.

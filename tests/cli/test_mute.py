@@ -159,6 +159,84 @@ def test_an_incident_that_is_muted_while_the_job_runs_is_none_at_its_end(tdbg, r
     assert json.loads(tdbg("status", "r", "--json").stdout)["rules"][0]["RuleEvaluationStatus"] == "NoIssuesFound"
 
 
+# Each evaluation is NaN. With "worse" its training is, too, from step 40 on; with "later" it waits before that.
+VALIDATES = """
+import os, sys, time, torch
+import torch.nn.functional as F
+torch.manual_seed(3)
+torch.set_num_threads(1)
+net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+x, y = torch.randn(64, 16), torch.arange(64) % 4
+for step in range(60):
+    chosen = torch.randperm(64)[:16]
+    loss = F.cross_entropy(net(x[chosen]), y[chosen])
+    if "worse" in sys.argv and step == 40:
+        loss = loss * torch.log(torch.zeros(()))
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    if step % 10 == 9:
+        net.eval()
+        with torch.no_grad():
+            F.cross_entropy(net(x) * float("nan"), y)
+        net.train()
+    while "later" in sys.argv and step == 30 and not os.path.exists("go"):
+        time.sleep(0.05)
+"""
+
+
+def check_that_the_training_is_told_and_the_evaluation_muted(tdbg, name):
+    told = tdbg.json("status", name)
+    heard, *muted = told["incidents"]
+    assert (heard["detector"], heard["first_step"], heard["muted"]) == ("nonfinite", 44, False)
+    assert heard["sentence"] == told["nan_origins"][0]["sentence"] and told["nan_origins"][0]["global_step"] == 44
+    assert all(one["detector"] == "nonfinite" and one["muted"] for one in muted) and muted[0]["first_step"] == 10
+    assert "if the training itself stays finite" in muted[0]["advice"] and muted[0]["sentence"].endswith("is NaN")
+    (rule,) = told["rules"]
+    assert rule["RuleEvaluationStatus"] == "IssuesFound"
+    for command in (["status", name, "--exit-code"], ["check", name, "--own"], ["explain", name]):
+        assert tdbg(*command).returncode == 1, command
+    return heard
+
+
+def found_lines(tdbg, name):
+    events = [json.loads(line) for line in (tdbg.directory / name / "events.jsonl").read_text().splitlines()]
+    return [event for event in events if event["kind"] == "found"]
+
+
+def test_a_muted_nan_of_evaluations_hides_none_of_the_training(tdbg, run):
+    (tdbg.directory / "train.py").write_text(VALIDATES)
+    run("first")
+    (incident,) = tdbg.json("status", "first")["incidents"]
+    assert incident["first_step"] == 10 and tdbg("status", "first", "--exit-code").returncode == 1
+    tdbg.ok("mute", "first", "nonfinite", "--because", "its last batch is empty")
+    well = run("well")
+    assert "no issue found, 1 incident is muted" in said(well) and not found_lines(tdbg, "well"), well
+    for command in (["status", "well", "--exit-code"], ["check", "well", "--own"], ["explain", "well"]):
+        tdbg.ok(*command)
+
+    worse = run("worse", words=["worse"])
+    heard = check_that_the_training_is_told_and_the_evaluation_muted(tdbg, "worse")
+    (line,) = found_lines(tdbg, "worse")
+    assert line["global_step"] == 44 and heard["sentence"] in line["text"]
+    assert line["text"].split(": ", 1)[1][:40] in said(worse), "and says so on the terminal"
+
+
+def test_a_nan_that_is_muted_while_the_job_runs_hides_no_later_one(tdbg, run):
+    (tdbg.directory / "train.py").write_text(VALIDATES)
+    job = tdbg.start("run", "--dir", "r", "--", sys.executable, "train.py", "worse", "later", stderr=subprocess.PIPE)
+    try:
+        events = tdbg.directory / "r" / "events.jsonl"
+        until(lambda: events.exists() and found_lines(tdbg, "r"), "the evaluation's NaN")
+        tdbg.ok("mute", "r", "nonfinite", "--because", "its last batch is empty")
+        until(lambda: '"muted":true' in events.read_text(), "the watcher has heard of it")
+    finally:
+        (tdbg.directory / "go").touch()
+        told = job.communicate(timeout=600)[1]
+    assert job.returncode == 0, told
+    check_that_the_training_is_told_and_the_evaluation_muted(tdbg, "r")
+    assert [line["global_step"] for line in found_lines(tdbg, "r")] == [10, 44], told
+
+
 def test_an_explanation_draws_what_the_finding_kept(tdbg):
     (tdbg.directory / "jump.py").write_text("""
 import torch, torch.nn.functional as F
