@@ -132,6 +132,44 @@ def test_a_damaged_list_mutes_nothing_and_is_said(tdbg, run, damage):
     assert tdbg("mute", "r", "1", "--because", "x").returncode in (5, 7)
 
 
+TENSORS = ["Net_l1.weight", "gradient/Net_l1.weight", "gradient/Net.l1.weight", "context/lr.0", "context/lr/SGD/0", "CrossEntropyLoss_output_0",
+           "", "a", ".", "/", "a/", "/a.b", "a.b/c", "a.b/.c", "..", "a..b", "gradient/context/x.y", "contextual/a.b", "Net_\u00e4.w",
+           "l\u00f6ss/x.\u2028y", "a b.c", "context/", "context", "x" * 300 + ".w", "gradient/gradient/a.b.c.d"]
+
+
+def test_python_takes_for_muted_what_the_program_does(tdbg):
+    """Whatever tensors are called: every second one is muted, by the program, and both read it back."""
+    findings, incidents = [], []
+    for number, tensor in enumerate(TENSORS):
+        worker = f"worker_{number % 3}"
+        findings.append({"global_step": number, "tensor": tensor, "worker": worker, "measure": "", "value": 0, "comparison": "",
+                         "threshold": 0, "text": f"number {number}", "detector": "rank_died"})
+        incidents.append({"id": f"rank_died-{number}", "detector": "rank_died", "title": "a rank died", "sentence": f"number {number}",
+                          "first_step": number, "tensor": tensor, "worker": worker})
+    run = tdbg.directory / "r"
+    tdbg.ok("run", "--quiet", "--dir", "r", "--", "true")
+
+    def record(of):
+        status = {"kind": "rule_status", "wall_nanos": 1, "name": "Profile", "rule": "Profile", "status": "IssuesFound", "global_step": 99,
+                  "findings": [findings[at] for at in of], "incidents": [incidents[at] for at in of]}
+        with open(run / "events.jsonl", "a") as events:
+            events.write(json.dumps(status) + "\n")
+
+    import tdbg as package
+
+    for number in range(0, len(TENSORS), 2):
+        record([number])
+        tdbg.ok("mute", "r", "1", "--because", "it is meant")
+    seen = set()
+    for number, tensor in enumerate(TENSORS):
+        record([number])
+        (theirs,), (ours,) = tdbg.json("status", "r")["incidents"], package.open(str(run)).incidents()
+        assert (theirs["tensor"], theirs["muted"]) == (ours.tensor, ours.muted), tensor
+        assert ours.muted or number % 2, tensor
+        seen.add(ours.muted)
+    assert seen == {False, True}
+
+
 def test_what_cannot_be_muted_says_why(tdbg, run):
     run("r", "--rule", "profile", "--rule", "vanishing_gradient")
     for words, code, text in [(["r", "9", "--because", "x"], 4, "no_gradient"), (["r", "no_gradient"], 2, "--because"),
