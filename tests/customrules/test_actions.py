@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from judging import Judge, write_run
@@ -98,6 +99,51 @@ def test_a_mail_reaches_its_server(fresh, mails):
     action, = actions_of(fresh)
     assert action["ok"] and action["action"] == "email" and action["global_step"] == 6
     assert "email me@example.com for Grows at step 6: done" in fresh("status", fresh.run).stdout
+
+
+@pytest.fixture
+def broken(judge, tmp_path):
+    """A finished run of its own, whose weight is NaN from step 6 on."""
+    from tdbg._capture import Run
+
+    run = Run.open(directory=str(tmp_path / "broken"))
+    weight = run.define("Net_l1.weight", "l1.weight", "weight", "linear", "float32", [4, 4])
+    for step in range(12):
+        run.begin_step(1)
+        values = np.full((4, 4), 0.5, np.float32)
+        values[1, :3] = np.nan if step >= 6 else 0.5
+        run.put_array(weight, values)
+        run.end_step()
+    run.end("completed")
+    return Judge(tmp_path, tmp_path / "broken")
+
+
+def test_of_an_incident_a_mail_and_a_text_message_say_what_the_status_says(broken, mails, hooks):
+    (inbox, url), (got, hook) = mails, hooks
+    done = broken("watch", broken.run, "--rule", "profile", "--on-issue", "email:me@example.com", "--on-issue", "sms:+4912345",
+                  "--on-issue", "exec:printf '%s\\n' \"$TDBG_INCIDENT\" \"$TDBG_ADVICE\" > acted", "--quiet",
+                  env={"TDBG_SMTP_URL": url, "TDBG_SMS_WEBHOOK": hook, "no_proxy": "127.0.0.1"})
+    assert done.returncode == 1, done.stderr
+    (incident,) = json.loads(broken("status", broken.run, "--json").stdout)["incidents"]
+    assert incident["sentence"] == "3 of the 16 elements of Net_l1.weight are NaN" and incident["advice"]
+    (_, _, content), = inbox
+    message = email.message_from_bytes(content, policy=email.policy.default)
+    assert message["Subject"] == "tdbg: NaN or infinity at step 6"
+    assert message.get_content().splitlines() == [
+        f"step 6: {incident['sentence']}", f"certain; {incident['advice']}", "", "", f"Rule Profile of {broken.run}"]
+    shown = " ".join(broken("status", broken.run).stdout.split())
+    assert all(line in shown for line in message.get_content().splitlines()[:2]), shown
+    assert json.loads(got[-1][1])["text"] == f"SMDebugRule:Profile fired. {incident['sentence']}"
+    assert (broken.directory / "acted").read_text().splitlines() == [incident["sentence"], incident["advice"]]
+
+
+def test_of_an_incident_that_is_muted_no_mail_is_sent(broken, mails):
+    inbox, url = mails
+    assert broken("watch", broken.run, "--rule", "profile", "--quiet").returncode == 1
+    mute = broken("mute", broken.run, "nonfinite", "--because", "it is known", env={"XDG_STATE_HOME": str(broken.directory / "state")})
+    assert mute.returncode == 0, mute.stderr
+    again = broken("watch", broken.run, "--rule", "profile", "--on-issue", "email:me@example.com", "--quiet", env={"TDBG_SMTP_URL": url})
+    assert again.returncode == 0 and not inbox and not actions_of(broken), again
 
 
 def test_a_mail_that_cannot_be_sent_is_said_and_changes_no_verdict(fresh):
