@@ -163,7 +163,7 @@ def zero_grad_forgotten(w: Work) -> None:
     w.zero = lambda: None
 
 
-@kind("optimisation", "update_too_small weights_unchanged", "F", optimizers=["adam", "adamw", "rmsprop"])
+@kind("optimisation", "odd_setting update_too_small weights_unchanged", "F", optimizers=["adam", "adamw", "rmsprop"])
 def epsilon_too_large(w: Work) -> None:
     w.options = {"eps": 1e6}
 

@@ -98,7 +98,7 @@ def mask_of_the_other_meaning(w: a.Texts) -> None:
     w.keep = lambda x: (x == a.PAD)[:, None, :]
 
 
-@kind("wiring", "not_logits first_loss", "F H", families=[*CLASSIFIERS])
+@kind("wiring", "softmax_over_batch not_logits first_loss", "F H", families=[*CLASSIFIERS])
 def softmax_over_the_batch(w: Work) -> None:
     own = w.forward
     w.forward = lambda x: F.log_softmax(own(x), 0)
@@ -236,8 +236,8 @@ def warmup_in_whole_numbers(w: Work) -> None:
     w.factor = lambda step: min(1, step // 150)
 
 
-@kind("optimisation", HIGH | {"loss_back"}, "U H", families=["mlp", "cnn", "rnn", "encoder"], optimizers=["momentum"],
-      schedules=["constant", "warmup"])
+@kind("optimisation", HIGH | {"odd_setting", "loss_back"}, "U H", families=["mlp", "cnn", "rnn", "encoder"],
+      optimizers=["momentum"], schedules=["constant", "warmup"])
 def momentum_near_one(w: Work) -> None:
     w.options = {"momentum": 0.999}
 
@@ -249,7 +249,7 @@ def sum_for_a_mean(w: Work) -> None:
     w.loss = lambda out, y: F.cross_entropy(out, y, reduction="sum")
 
 
-@kind("optimisation", "no_improvement dead_units", "F H", families=["mlp", "cnn"])
+@kind("optimisation", "odd_setting no_improvement dead_units", "F H", families=["mlp", "cnn"])
 def share_kept_for_share_dropped(w: Work) -> None:
     """0.95 was meant to be kept. It is dropped, before the head and behind each layer."""
     w.model.dropout = nn.Dropout(0.95)

@@ -396,9 +396,9 @@ class OddOption : public Detector {
     const bool matrices = std::ranges::any_of(step.parameters(), [&](const Parameter& parameter) {
       return parameter.group == static_cast<int>(number) && parameter.matrix();
     });
-    const bool high = group.lr && *group.lr >= 0.5 && Has(group, "Adam") && group.epsilon < 0.01 && matrices;
+    const bool high = group.lr && *group.lr >= 1 && Has(group, "Adam") && group.epsilon < 0.01 && matrices;
     if (Stays(group, "high", high)) {
-      TellOdd(step, group.optimizer, "learning rate", *group.lr, ">=", 0.5,
+      TellOdd(step, group.optimizer, "learning rate", *group.lr, ">=", 1,
               fmt::format("{} has a learning rate of {:g}: it moves each weight by about that at each step, "
                           "whatever the gradient; 1e-3 is usual",
                           group.optimizer, *group.lr),
