@@ -213,7 +213,7 @@ class NoImprovement : public Detector {
     // Where it has learnt a little its predictions go with the targets, however noisy these are.
     const double count = static_cast<double>(n), mean = all.correlation / count;
     const double deviation = std::sqrt(std::max(0.0, all.squares / count - mean * mean) / (count - 1));
-    if (mean + 2 * deviation > kTogether) return;
+    if (mean > 2 * deviation || mean + 2 * deviation > kTogether) return;
     if (half[1].correlation / half[1].count - half[0].correlation / half[0].count > 2 * deviation + kBegins)
       return;
     // Targets that another network gives move with it, and are followed.
@@ -312,6 +312,7 @@ class PredictsAConstant : public Detector {
     // Where nothing can be learnt, of labels that are not the rows', what was different at first becomes
     // alike: that is what no_improvement says.
     if (first_.Median() > 3 * same && !learnt_) return;
+    if (together_.seen() > 0 && together_.Mean(kLooks) > 0.05) return;  // little, and it is right
     // It is about to begin where it grows, and learns the mean where the loss falls.
     if (half[1].share > 1.15 * half[0].share || half[1].loss < 0.95 * half[0].loss) return;
     told_ = true;

@@ -59,6 +59,7 @@ TEST(Predictions, ARegressionThatLearnsNothing) {
   EXPECT_EQ(Regress(2, 0.3, 0, none, none), "no_improvement at 200");
   EXPECT_EQ(Regress(2, 0.3, 0.14, none, none), "") << "noise that it has learnt a little of";
   EXPECT_EQ(Regress(2, 1.6, 0.8, none, none), "");
+  EXPECT_EQ(Regress(2, 0.03, 0.07, none, none), "") << "it begins: little, but more than by chance";
   const std::string late = Regress(2, 0.3, 0, none, [](int step) { return 30 * std::exp(-0.02 * step); });
   EXPECT_EQ(late.substr(0, 19), "no_improvement at 2") << "not while it falls: " << late;
   EXPECT_EQ(Regress(2, 0.3, 0, [](int step) { return 0.1 * step; }, none), "") << "another network's targets";
@@ -103,7 +104,7 @@ std::string Constant(
     const std::function<void(Looked&, int)>& more = [](Looked&, int) {}) {
   Looked training(AddPredictions, function, loss, single);
   training.RunLooked(300, [&](int step) {
-    training.Regression(0.5, 0.4, 0.4 * share(step), 0.2);
+    training.Regression(0.5, 0.4, 0.4 * share(step), 0.02);
     more(training, step);
   });
   const std::string& all = training.found_all();
