@@ -29,7 +29,7 @@ class Script:
 
     def __init__(self, path: str, arguments: Callable[[str], list[str]], module: str = "", folder: str = "") -> None:
         self.path, self.arguments = path, arguments
-        self.missing = module if module and importlib.util.find_spec(module) is None else \
+        self.left_out = module if module and importlib.util.find_spec(module) is None else \
             folder if folder and not os.path.isdir(folder) else ""
 
     def __str__(self) -> str:

@@ -97,8 +97,8 @@ def do(case: Case, given: argparse.Namespace, tdbg: str, key: str) -> dict[str, 
     if case["faulty"] and KINDS[case["kind"]].late:       # an evaluation is a step, too
         begins = FAULT_AT + (FAULT_AT // work.every if work.every and type(work).run is Work.run else 0)
     result = {**case, "what": str(work), "begins": begins}
-    if missing := getattr(work, "missing", ""):
-        return {**result, "left_out": missing}
+    if left_out := getattr(work, "left_out", ""):
+        return {**result, "left_out": left_out}
     if given.judge_only:
         error = json.loads(trained.read_text())["error"] if trained.exists() else ""
     elif not given.fresh and trained.exists() and json.loads(trained.read_text())["key"] == key and run.is_dir():
