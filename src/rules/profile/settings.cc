@@ -94,7 +94,7 @@ std::optional<double> NumberIn(const Options& options, const char* key) {
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
-std::string TextIn(const Options& json, const char* key) {
+std::string StringIn(const Options& json, const char* key) {
   return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : std::string();
 }
 
@@ -129,13 +129,13 @@ class OddSetting : public Detector {
  private:
   void Look(const Digest& step, const nlohmann::json& one, std::vector<Finding>* findings) {
     if (!one.is_object()) return;
-    const std::string of = TextIn(one, "of"), setting = TextIn(one, "setting");
+    const std::string of = StringIn(one, "of"), setting = StringIn(one, "setting");
     const auto usual = std::ranges::find_if(kUsual, [&](const Usual& known) {
       return known.of == of && (known.setting.empty() || known.setting == setting);
     });
     // What is NaN or infinite is told as text.
     const auto number = NumberIn(one, "value");
-    if (usual == kUsual.end() || (!number && TextIn(one, "value") != "nan")) return;
+    if (usual == kUsual.end() || (!number && StringIn(one, "value") != "nan")) return;
     const double value = number.value_or(std::nan(""));
     const bool below = value<usual->least, above = value> usual->most;
     if (number && !below && !above) return;
@@ -161,7 +161,7 @@ class OddSetting : public Detector {
 
   static std::string FirstPlace(const nlohmann::json& one) {
     const bool any = one.contains("where") && one["where"].is_array() && !one["where"].empty();
-    return any && one["where"][0].is_string() ? one["where"][0].get<std::string>() : TextIn(one, "of");
+    return any && one["where"][0].is_string() ? one["where"][0].get<std::string>() : StringIn(one, "of");
   }
 
   static std::string Places(const nlohmann::json& one, const std::string& of) {
@@ -180,7 +180,8 @@ class OddSetting : public Detector {
 
   const nlohmann::json* Entry(std::string_view function, std::string_view setting) const {
     for (const auto& one : settings_) {
-      if (one.is_object() && TextIn(one, "of") == function && TextIn(one, "setting") == setting) return &one;
+      if (one.is_object() && StringIn(one, "of") == function && StringIn(one, "setting") == setting)
+        return &one;
     }
     return nullptr;
   }
@@ -248,10 +249,10 @@ class OddSetting : public Detector {
     if (looks_ < 10 || mean > 0.5 || mean < 0.3 / *classes) return;
     told_ignored_ = true;
     TellOdd(
-        step, TextIn(*entry, "of"), "share of labels that are left out", mean, ">", 0,
+        step, StringIn(*entry, "of"), "share of labels that are left out", mean, ">", 0,
         fmt::format("{} has ignore_index={:g}, which is one of the {:g} classes and the label of {:.0f} % of "
                     "all rows: that class is never learnt; take a number that is no class (-100)",
-                    TextIn(*entry, "of"), ignored, *classes, 100 * mean),
+                    StringIn(*entry, "of"), ignored, *classes, 100 * mean),
         findings);
   }
 
@@ -512,7 +513,8 @@ class ClippedElsewhere : public Detector {
     if (!json.is_array()) return limit_;
     for (const auto& one : json) {
       const auto value = NumberIn(one, "value");
-      if (!one.is_object() || TextIn(one, "setting") != "max_norm" || TextIn(one, "of") != "clip_grad_norm_")
+      if (!one.is_object() || StringIn(one, "setting") != "max_norm" ||
+          StringIn(one, "of") != "clip_grad_norm_")
         continue;
       if (value && *value > 0 && (!limit_ || *value < *limit_)) limit_ = value;
     }

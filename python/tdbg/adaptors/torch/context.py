@@ -2,9 +2,9 @@
 
 Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (hash of
 samples of the first inputs of root forwards: Context.take_batch), gradients_absent, gradients_kept (1: nobody reset
-them; of several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed, and what it predicts:
-data.py, arguments.py; of the mode that modules are in: module_modes.py; of what lies between the last layer and the
-loss: loss_graph.py.
+them; of several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed, and what it
+predicts: data.py, arguments.py; of the mode that modules are in: module_modes.py; of what lies between the last layer
+and the loss: loss_graph.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
 loss_broadcast (shapes), optimizer_uncounted (how many steps had no gradient at all, so far), optimizer/<optimizer>
 (class, groups, options), settings (of modules and of functions: settings.py).
