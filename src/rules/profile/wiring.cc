@@ -413,8 +413,8 @@ class SameBatch : public Detector {
     ++steps_;
     marked_ = marked_ || mark;
     if (!mark || !step.nonfinite().empty()) return;  // NaNs are alike, whatever they were made of
-    // Of several calls of a model in a step the last one counts: a policy's in its last state, which may be
-    // the same each time. What has a loss of torch's, and is no handful of numbers, is a batch.
+    // A policy's states, of which a step may have several, may be the same each time. What has a loss of
+    // torch's, and is no handful of numbers, is a batch.
     if (!IsBatch(step)) return;
     if (seen_ && *mark == last_) {
       ++same_;
