@@ -72,8 +72,11 @@ class Moments:
         return known.get(offset, False)
 
 
+SELDOM = ("context/input/", "context/targets/", "context/predictions/")       # looked at in some steps only
+
+
 def names(step):
-    return {*step.values, *(k for k in step.scalars if not k[0].startswith("context/input"))}
+    return {*step.values, *(k for k in step.scalars if not k[0].startswith(SELDOM))}
 
 
 class Training:

@@ -19,6 +19,9 @@ def fingerprint(pointer, size):
     return size
 class NumberCopy:
     """None is made: this module reads no tensors."""
+def compare_elements(*_):
+    """Of predictions and targets, which are none of this file's matter."""
+    return (0.0,) * 9
 class Forecast:
     """Says yes to everything, which it may."""
     always, more = True, False
