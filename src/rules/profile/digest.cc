@@ -34,6 +34,23 @@ double NumberOf(const Json& json, const char* key) {
   return found != json.end() && found->is_number() ? found->get<double>() : 0;
 }
 
+void TakeOptions(const Json& options, Group* group) {
+  const auto is_true = [&](const char* key) { return options.contains(key) && options[key] == true; };
+  group->weight_decay = NumberOf(options, "weight_decay");
+  group->momentum = NumberOf(options, "momentum");
+  group->epsilon = NumberOf(options, "eps");
+  group->dampening = NumberOf(options, "dampening");
+  group->lr_decay = NumberOf(options, "lr_decay");
+  if (options.contains("alpha") && options["alpha"].is_number()) group->alpha = NumberOf(options, "alpha");
+  if (const auto betas = options.find("betas"); betas != options.end() && betas->is_array() &&
+                                                betas->size() == 2 && (*betas)[0].is_number() &&
+                                                (*betas)[1].is_number()) {
+    group->betas.emplace((*betas)[0].get<double>(), (*betas)[1].get<double>());
+  }
+  group->decoupled = is_true("decoupled_weight_decay");
+  group->maximizes = is_true("maximize");
+}
+
 LossKind KindOfLoss(const std::string& name) {
   const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
   if (has("BCE") || has("binary_cross_entropy")) return LossKind::kBinaryCrossEntropy;
@@ -271,11 +288,7 @@ void Digest::LearnContext() {
       if (name != json->end() && name->is_string()) group.optimizer_class = name->get<std::string>();
       group.number = number++;
       if (one.is_object() && one.contains("options") && one["options"].is_object()) {
-        group.weight_decay = NumberOf(one["options"], "weight_decay");
-        group.momentum = NumberOf(one["options"], "momentum");
-        group.epsilon = NumberOf(one["options"], "eps");
-        const auto maximize = one["options"].find("maximize");
-        group.maximizes = maximize != one["options"].end() && *maximize == true;
+        TakeOptions(one["options"], &group);
       }
       groups_.push_back(std::move(group));
     }

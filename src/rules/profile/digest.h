@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rules/loss_values.h"
@@ -26,7 +27,12 @@ struct Group {
   std::string optimizer;        ///< label: "Adam"
   std::string optimizer_class;  ///< "AdamW"
   size_t number = 0;
-  double weight_decay = 0, momentum = 0, epsilon = 0;
+  // Its options, as they were recorded last; 0 where it has none of that name.
+  double weight_decay = 0, momentum = 0, epsilon = 0, dampening = 0;
+  double lr_decay = 0;                             ///< Adagrad's
+  std::optional<double> alpha;                     ///< RMSprop's
+  std::optional<std::pair<double, double>> betas;  ///< the Adam family's
+  bool decoupled = false;    ///< weight decay is no part of the gradient, though the class has it so
   bool maximizes = false;    ///< its updates go up what is differentiated
   std::optional<double> lr;  ///< nothing: the optimizer did not step, or nobody said
 };

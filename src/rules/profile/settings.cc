@@ -22,8 +22,6 @@
 namespace tdbg::rules::profile {
 namespace {
 
-using Options = nlohmann::json;
-
 constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr int kStepsOdd = 3;  // in a row
 constexpr int kStepsOutweighed = 10;
@@ -87,14 +85,14 @@ constexpr auto kUsual = std::to_array<Usual>({
      "nothing is left of the gradients; take about the size of their largest elements", ""},
 });
 
-std::optional<double> NumberIn(const Options& options, const char* key) {
-  if (!options.is_object() || !options.contains(key)) return std::nullopt;
-  const Options& value = options[key];
+std::optional<double> NumberIn(const nlohmann::json& json, const char* key) {
+  if (!json.is_object() || !json.contains(key)) return std::nullopt;
+  const auto& value = json[key];
   if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
-std::string StringIn(const Options& json, const char* key) {
+std::string StringIn(const nlohmann::json& json, const char* key) {
   return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : std::string();
 }
 
@@ -273,34 +271,17 @@ class OddOption : public Detector {
     for (size_t g = 0; g < step.groups().size(); ++g) {
       const Group& group = step.groups()[g];
       if (std::ranges::find(step.stepped(), group.optimizer) == step.stepped().end()) continue;
-      const Options* const options = OptionsOf(step, group);
-      if (options == nullptr) continue;
-      JudgeBetas(step, group, *options, findings);
-      JudgeAverages(step, group, *options, findings);
+      JudgeBetas(step, group, findings);
+      JudgeAverages(step, group, findings);
       JudgeRate(step, group, g, findings);
       JudgeSign(step, group, findings);
-      JudgeOutweighed(step, group, *options, g, findings);
+      JudgeOutweighed(step, group, g, findings);
     }
   }
 
  private:
   static bool Has(const Group& group, std::string_view part) {
     return group.optimizer_class.find(part) != std::string::npos;
-  }
-
-  const Options* OptionsOf(const Digest& step, const Group& group) {
-    const std::string* const text = step.topic("optimizer/" + group.optimizer);
-    if (text == nullptr) return nullptr;
-    auto& [known, json] = options_[group.optimizer];
-    if (known != *text) {
-      known = *text;
-      json = nlohmann::json::parse(known, nullptr, /*allow_exceptions=*/false);
-    }
-    if (!json.is_object() || !json.contains("groups") || !json["groups"].is_array()) return nullptr;
-    const auto& groups = json["groups"];
-    if (group.number >= groups.size() || !groups[group.number].is_object()) return nullptr;
-    const auto found = groups[group.number].find("options");
-    return found == groups[group.number].end() ? nullptr : &*found;
   }
 
   // Has it been so for some steps, and was it not told?
@@ -313,13 +294,9 @@ class OddOption : public Detector {
     return true;
   }
 
-  void JudgeBetas(const Digest& step, const Group& group, const Options& options,
-                  std::vector<Finding>* findings) {
-    const bool two = options.is_object() && options.contains("betas") && options["betas"].is_array() &&
-                     options["betas"].size() == 2 && options["betas"][0].is_number() &&
-                     options["betas"][1].is_number();
-    if (!two || !Has(group, "Adam")) return;
-    const double first = options["betas"][0].get<double>(), second = options["betas"][1].get<double>();
+  void JudgeBetas(const Digest& step, const Group& group, std::vector<Finding>* findings) {
+    if (!group.betas || !Has(group, "Adam")) return;
+    const auto [first, second] = *group.betas;
     // Cycles of the first one come near to a second one of 0.95.
     const bool swapped = first > second + 0.05;
     if (Stays(group, "swapped", swapped)) {
@@ -341,13 +318,12 @@ class OddOption : public Detector {
     }
   }
 
-  void JudgeAverages(const Digest& step, const Group& group, const Options& options,
-                     std::vector<Finding>* findings) {
-    const double momentum = NumberIn(options, "momentum").value_or(0);
+  void JudgeAverages(const Digest& step, const Group& group, std::vector<Finding>* findings) {
+    const double momentum = group.momentum;
     const bool known = Has(group, "SGD") || Has(group, "RMSprop") || Has(group, "LARS");
     if (Stays(group, "slow", known && momentum >= 0.995))
       TellSlow(step, group, "momentum", momentum, findings);
-    const double dampening = NumberIn(options, "dampening").value_or(0);
+    const double dampening = group.dampening;
     if (Stays(group, "dampening", Has(group, "SGD") && momentum > 0 && dampening >= 1)) {
       TellOdd(step, group.optimizer, "dampening", dampening, ">=", 1,
               fmt::format(
@@ -356,7 +332,7 @@ class OddOption : public Detector {
                   group.optimizer, dampening),
               findings);
     }
-    const double alpha = NumberIn(options, "alpha").value_or(0.99);
+    const double alpha = group.alpha.value_or(0.99);
     if (Stays(group, "alpha", Has(group, "RMSprop") && (alpha < 0.3 || alpha >= 1))) {
       TellOdd(step, group.optimizer, "alpha", alpha, alpha < 1 ? "<" : ">=", alpha < 1 ? 0.3 : 1,
               fmt::format("{} has alpha={:g}: {}; 0.99 is usual", group.optimizer, alpha,
@@ -364,7 +340,7 @@ class OddOption : public Detector {
                                     : "the average of squares never changes"),
               findings);
     }
-    const double decay = NumberIn(options, "lr_decay").value_or(0);
+    const double decay = group.lr_decay;
     if (Stays(group, "lr_decay", Has(group, "Adagrad") && decay >= 0.1)) {
       TellOdd(step, group.optimizer, "lr_decay", decay, ">=", 0.1,
               fmt::format(
@@ -423,11 +399,10 @@ class OddOption : public Detector {
   }
 
   // Does what is added to gradients, or to the root of their squares, leave nothing of them? Of each matrix.
-  void JudgeOutweighed(const Digest& step, const Group& group, const Options& options, size_t number,
+  void JudgeOutweighed(const Digest& step, const Group& group, size_t number,
                        std::vector<Finding>* findings) {
     const bool adam = Has(group, "Adam");
-    const bool added = group.weight_decay >= 0.1 && group.optimizer_class != "AdamW" &&
-                       NumberIn(options, "decoupled_weight_decay").value_or(0) == 0 &&
+    const bool added = group.weight_decay >= 0.1 && group.optimizer_class != "AdamW" && !group.decoupled &&
                        (group.optimizer_class == "SGD" || group.optimizer_class == "Adam");
     const bool divided = adam && group.epsilon >= 0.01 && group.lr && *group.lr <= 0.01;
     double decay = kAny, root = 0;  // decay over gradient, the least; an element of a gradient, the largest
@@ -465,8 +440,7 @@ class OddOption : public Detector {
     }
   }
 
-  std::map<std::string, std::pair<std::string, Options>> options_;  // by label: topic, what it says
-  std::map<std::string, int> seen_;                                 // steps in a row; -1: told
+  std::map<std::string, int> seen_;  // steps in a row; -1: told
 };
 
 // Clipping that comes before backward, or after the update: gradients are above its limit when the optimizer
