@@ -1,8 +1,8 @@
 """The training context of a step: numbers as series `context/...`, structure as JSON written when it changes.
 
 Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (hash of
-samples of the first inputs of root forwards: Context.take_batch), gradients_absent, gradients_kept (1: nobody reset
-them; of several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed, and what it
+samples of the first inputs of root forwards: Context.take_batch), gradients_absent, gradients_kept (1: they were not
+reset; of several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed, and what it
 predicts: data.py, arguments.py; of the mode that modules are in: module_modes.py; of what lies between the last layer
 and the loss: loss_graph.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
@@ -32,7 +32,7 @@ from .kept import KeptGradients
 from .loss_graph import FUNCTIONS, LossGraph
 from .module_modes import ModuleModes
 from .params import READER, local
-from .predictions import options_of
+from .predictions import COMPARED, options_of
 from .settings import Settings
 from .unregistered import AFTER, Unregistered
 from .unseen import unseen
@@ -201,20 +201,6 @@ class Context(BaseContext):
         self.settings.give_up()
         self.loss_graph.give_up()
 
-    @unseen
-    def called(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """A loss function was called with these, and returned `result`."""
-        if not getattr(result, "requires_grad", False) or not self._trains():
-            return
-        try:
-            if self.settings.due:
-                self.settings.compared(function, args, kwargs)
-            self.loss_graph.returned(result)
-            if function in FUNCTIONS:
-                self.loss_graph.compared(function, args, kwargs)
-        except BaseException as error:
-            self.session.guard.failed("what a loss is given", error, self._give_up_looking)
-
     def clipped(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Gradients are clipped by a function that is given these behind the parameters."""
         if self.settings.due and self.enabled and not self.session.idle[TRAIN]:
@@ -253,19 +239,27 @@ class Context(BaseContext):
     @unseen
     def compared(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """A loss function was called so, and returned `result`."""
-        if not getattr(result, "requires_grad", False) or not self._trains():
-            return
-        try:
-            self.data.compared(function, args[0] if args else kwargs.get("input"),
-                               args[1] if len(args) > 1 else kwargs.get("target"), options_of(function, args, kwargs))
-        except BaseException as error:
-            self.session.guard.failed("labels", error, self.data.give_up)
-
-    def _trains(self) -> bool:
-        """Is what can be differentiated now of a training that is recorded?"""
         session = self.session
-        return (self.enabled and not session.idle[TRAIN] and not session.evaluations.evaluating
-                and session.forward is None and not session.elsewhere())
+        if not self.enabled or session.idle[TRAIN] or not getattr(result, "requires_grad", False):
+            return
+        if session.evaluations.evaluating or session.forward is not None or session.elsewhere():
+            return
+        if self.data.due and function in COMPARED:
+            try:
+                self.data.compared(function, args[0] if args else kwargs.get("input"),
+                                   args[1] if len(args) > 1 else kwargs.get("target"),
+                                   options_of(function, args, kwargs))
+            except BaseException as error:
+                session.guard.failed("labels", error, self.data.give_up)
+        if self.loss_graph.due:
+            try:
+                if self.settings.due:
+                    self.settings.compared(function, args, kwargs)
+                self.loss_graph.returned(result)
+                if function in FUNCTIONS:
+                    self.loss_graph.compared(function, args, kwargs)
+            except BaseException as error:
+                session.guard.failed("what a loss is given", error, self._give_up_looking)
 
     def bad_loss(self) -> None:
         """backward is about to run on what is not finite."""

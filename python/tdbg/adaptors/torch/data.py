@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..structure import every, first
+from .graph import signed
 from .params import unreadable
 from .predictions import CLASSIFY, MEASURES, Options, compare
 
@@ -220,8 +221,7 @@ class Data:
             value, target, ignored = node._saved_self, node._saved_target, node._saved_ignore_index
         except RuntimeError:        # freed, or written to since
             return
-        # The graph has it without a sign.
-        self.compared("nll_loss", value, target, Options(ignored - (1 << 64) if ignored >= 1 << 63 else ignored))
+        self.compared("nll_loss", value, target, Options(signed(ignored)))
 
     @property
     def steps(self) -> int:

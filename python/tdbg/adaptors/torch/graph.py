@@ -32,6 +32,12 @@ def _nodes(tensors: torch.Tensor | Iterable[torch.Tensor]) -> Iterator[Any]:
             raise TooLarge
 
 
+def signed(saved: int) -> int:
+    """What a node keeps as `_saved_dim`, `_saved_ignore_index` and the like, which torch gives without a sign: -1 as
+    2**64 - 1."""
+    return saved - (1 << 64) if saved >= 1 << 63 else saved
+
+
 def reaches(tensors: torch.Tensor | Iterable[torch.Tensor], node: Any) -> bool:
     """Would a backward of `tensors` come to `node`? True also where that takes too long to find out."""
     if node is None:

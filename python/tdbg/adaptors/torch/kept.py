@@ -1,6 +1,6 @@
 """Gradients that are never reset, where several optimizers train.
 
-    context/gradients_kept/<optimizer>   1: since that optimizer's step before nobody has reset its gradients
+    context/gradients_kept/<optimizer>   1: its gradients were not reset since that optimizer's step before
 
 The backward of one may give gradients to what another one has (a judge's, from its generator's loss), so that what is
 left of a step says nothing yet: gradients are kept if they were there at the beginning of every backward since, the

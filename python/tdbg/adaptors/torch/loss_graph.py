@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .graph import signed
 from .params import unreadable
+from .predictions import MEASURES
 
 if TYPE_CHECKING:
     from .session import Session
@@ -58,8 +60,7 @@ _CUT = {
     "binary_cross_entropy_with_logits": frozenset(("Relu", "Softmax", "Softplus")),
     "kl_div": frozenset(("Relu", "Sigmoid", "Hardsigmoid", "Softmax", "Softplus")),
 }
-_MEASURES = frozenset(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"))
-FUNCTIONS = frozenset((*_CUT, *_MEASURES))
+FUNCTIONS = frozenset((*_CUT, *MEASURES))
 _RETURNED = "tdbg.returned"     # among a node's notes: the number that a loss function returned
 
 
@@ -75,15 +76,13 @@ def _inputs(node: Any) -> list[Any]:
 
 
 def _shape(node: Any) -> tuple[int, ...]:
-    """Of what it gave; () where nobody knows."""
+    """Of what it gave; () where the graph does not tell."""
     metadata: Sequence[Any] = getattr(node, "_input_metadata", ())
     return tuple(metadata[0].shape) if len(metadata) == 1 else ()
 
 
 def _axis(node: Any, rank: int) -> int:
-    axis: int = node._saved_dim
-    if axis >= 1 << 63:         # torch gives it without a sign
-        axis -= 1 << 64
+    axis = signed(node._saved_dim)
     return axis + rank if axis < 0 else axis
 
 
@@ -233,7 +232,7 @@ class LossGraph:
         if not isinstance(given, torch.Tensor) or not isinstance(target, torch.Tensor):
             return
         cut = _cut_by(given)
-        if function in _MEASURES:
+        if function in MEASURES:
             if cut:
                 self._range(cut, given, target)
             return

@@ -28,7 +28,7 @@ from ..steps import EVAL, TRAIN
 from .graph import owners
 from .origin.watch import Origins
 from .params import READER, dtype_name
-from .predictions import BINARY, MEASURES
+from .predictions import BINARY, CLASSIFIES, MEASURES
 from .shards import whole_of
 from .unseen import hidden, unseen
 
@@ -47,8 +47,6 @@ FUNCTIONS = {
     "cosine_embedding_loss": "CosineEmbeddingLoss", "triplet_margin_loss": "TripletMarginLoss",
     "triplet_margin_with_distance_loss": "TripletMarginWithDistanceLoss",
 }
-#: Whose second argument is classes (of those of BINARY, 0 and 1): passed on as labels where the plan wants them.
-CLASSIFIES = {"cross_entropy", "nll_loss", "multi_margin_loss"}
 LABELS = "_labels"
 OUTPUT = "_output"
 MAX_PENDING = 4096        # losses without an optimizer step: somebody's training loop is not one we understand
@@ -472,7 +470,7 @@ def patch(patches: Patches, session: Session) -> None:
     def watch_function(function: str, name: str) -> Callable[..., Any]:
         binary = function in BINARY
         measures = function in MEASURES
-        classifies = binary or function in CLASSIFIES
+        classifies = binary or function in CLASSIFIES       # what these compare with is passed on as labels
         data, graph = session.context.data, session.context.loss_graph
 
         def labels_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -501,10 +499,8 @@ def patch(patches: Patches, session: Session) -> None:
                     except BaseException as error:
                         guard.failed("loss function", error)
                     session.overhead.spent += perf_counter() - begun
-                if (classifies or measures) and data.due and session.listening and in_backward() == -1:
+                if (data.due or graph.due) and session.listening and in_backward() == -1:
                     session.context.compared(function, args, kwargs, result)
-                if graph.due and session.listening and in_backward() == -1:
-                    session.context.called(function, args, kwargs, result)
                 return result
             return watched
         return make

@@ -36,11 +36,16 @@ ELEMENTS = 4096
 CLASS_ROWS = 64
 CLASSES = 128           # of more every so many are looked at, and no probabilities are told
 LARGE = 1 << 20         # elements that may be copied where rows do not lie in one piece
+#: Whose logits are looked at.
 CLASSIFY = ("cross_entropy", "nll_loss")
 #: Whose second argument is 0 and 1, or a probability.
 BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 #: That compare two tensors element by element, and broadcast what differs in shape.
 MEASURES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+#: Whose second argument is classes.
+CLASSIFIES = frozenset((*CLASSIFY, "multi_margin_loss"))
+#: Whose arguments are looked at.
+COMPARED = CLASSIFIES.union(BINARY, MEASURES)
 _TINY = 1e-30
 _SQUARED = 0
 #: As comparison.h numbers them.

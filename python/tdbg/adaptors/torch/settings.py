@@ -166,7 +166,7 @@ class Settings:
                         self._put(of, setting, number, where)
 
     def _weights(self, function: str, setting: str, weight: torch.Tensor) -> None:
-        """Of classes, or of elements: of those on a device nobody looks, which would wait for it."""
+        """Of classes, or of elements. Those on a device are not looked at: that would wait for it."""
         if unreadable(weight) is not None or not is_plain(weight.detach()) or not weight.numel():
             return
         values = weight.detach()

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..graph import signed
 from .evidence import (
     Because,
     below_zero,
@@ -209,8 +210,7 @@ def _spread(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Bec
     correction = getattr(node, "_saved_correction", None)
     correction = 1.0 if correction is None else float(correction)
     dims = getattr(node, "_saved_dim", None)
-    # Kept as unsigned: -1 is 2**64 - 1.
-    dims = [d - (1 << 64) if d >= 1 << 63 else d for d in dims] if dims else range(tensor.dim())
+    dims = [signed(d) for d in dims] if dims else range(tensor.dim())
     n = math.prod(tensor.shape[d] for d in dims)
     if n - correction > 0:
         return None
@@ -223,7 +223,7 @@ def _softmax(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Be
     dim = getattr(node, "_saved_dim", None)
     if result is None or dim is None or state != NAN or result.dim() == 0:
         return None
-    dim = dim - (1 << 64) if dim >= 1 << 63 else dim
+    dim = signed(dim)
     n = math.prod(result.shape) // max(result.shape[dim], 1)
     rows = _rows_of(torch.isnan(result), dim)
     bad = rows.all(1)
@@ -345,8 +345,8 @@ def _nll(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Becaus
     log_probabilities = first_of(given, "self", "input 0")
     if target is None:
         return None
-    if ignored is not None and ignored >= 1 << 63:
-        ignored -= 1 << 64
+    if ignored is not None:
+        ignored = signed(ignored)
     if weight is not None and weight.numel() == 1 and float(weight) == 0 and getattr(node, "_saved_reduction", 1) == 1:
         if ignored is not None and bool((target == ignored).all()):
             return Because(f"all of its {counted(target.numel(), 'label')} {'is' if target.numel() == 1 else 'are'} "
