@@ -77,7 +77,7 @@ def erased_nearly_all(w: Work) -> None:
 
 @kind("data", "no_improvement targets_unscaled", "Q F", make=ap.Forecast)
 def only_inputs_made_relative(w: ap.Forecast) -> None:
-    """A window is given less its last value; what is to come is asked for as it is, which nobody can know."""
+    """A window is given less its last value, and what follows is not: the model cannot know at which level it is."""
     w.relative = lambda x, y: (x - x[:, -1:], y)
     w.cut()
 

@@ -107,7 +107,7 @@ def seldom_claims(name: str) -> Work:
 
 @healthy
 def codes_of_a_table(name: str) -> Work:
-    """A gradient that jumps over a table; codes that nobody uses."""
+    """A gradient that jumps over a table; codes that no sample uses."""
     return ap.Codes(name, steps=400)
 
 

@@ -102,11 +102,11 @@ class FileSystem {
   virtual Result<uint64_t> FreeBytes(const std::string& path) = 0;
 };
 
-/// Lock, and while somebody has it once more every 20 ms, for `patience_millis` at most; at least once. For
-/// locks that are held for a moment at a time, to read a file and write it anew: whoever has one longer
-/// hangs. The calling thread sleeps meanwhile: a training's only where it opens its run. One try of the
-/// machine's own Lock takes 40 ms where somebody has it.
-/// \error kFailedPrecondition  somebody had it all the time; any other error of Lock at once.
+/// Takes the lock. While another process holds it, tries again every 20 ms, at least once and for
+/// `patience_millis` at most. For locks that are held for a moment at a time, to read a file and write it
+/// anew: a process that holds one longer hangs. The calling thread sleeps meanwhile; a training's does so
+/// only where it opens its run. One try of LocalFileSystem().Lock takes 40 ms while the lock is held.
+/// \error kFailedPrecondition  it was held all the time; any other error of Lock is returned at once.
 /// \threadsafety As files.Lock.
 Result<std::unique_ptr<FileLock>> WaitForLock(FileSystem& files, const std::string& path,
                                               int64_t patience_millis);

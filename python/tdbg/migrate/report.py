@@ -109,7 +109,7 @@ class Text:
         lines = textwrap.wrap(printable(source.path), COLUMNS, break_on_hyphens=False) or [""]
         if source.problem:
             lines += self._line("", UNREAD, printable(source.problem))
-        # What is imported in one line and used in others is one thing that runs or changes.
+        # A class that is imported in one line and used in others is listed once, with all its lines.
         places: dict[tuple[str, str, str], list[str]] = {}
         for one in shown:
             where = f"[{one.cell}] {one.line}" if one.cell else str(one.line)

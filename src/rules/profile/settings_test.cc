@@ -124,7 +124,7 @@ TEST(Settings, AClassThatTheLossLeavesOut) {
     });
   };
   EXPECT_EQ(run(0.125, 32, 32), "odd_setting at 10");
-  EXPECT_EQ(run(0.9, 32, 32), "") << "rows that nobody has labelled";
+  EXPECT_EQ(run(0.9, 32, 32), "") << "rows without a label";
   EXPECT_EQ(run(0.125, 3200, 32), "") << "pixels of a border";
   EXPECT_EQ(run(0.125, 32, 32, true), "") << "words";
   EXPECT_EQ(run(0, 32, 32), "");
