@@ -104,6 +104,26 @@ def test_which_of_the_two_comes_first_is_all_the_same(watch):
     assert one["targets/mean"] == pytest.approx(y.mean().item(), rel=1e-5)
 
 
+def test_a_further_loss_of_the_step_is_looked_at(watch):
+    """Of squared or absolute errors, of rows of several numbers: boxes beside classes. Micro-steps are no further losses."""
+    x, y = batch()
+    model = nn.Linear(6, 4)
+    predicted = model(x).detach().double()
+    labels = torch.arange(16) % 4
+
+    def loss(out, y):
+        first = F.cross_entropy(out, labels) + F.mse_loss(out, 100 * y) + F.mse_loss(out[:, 0], y[:, 0])
+        return first + F.l1_loss(out[:, :2], y[:, :2]) + F.l1_loss(out[:, :3], y[:, :3])
+    (step,), run = train(watch, [(x, y)], loss, model)
+    assert step["targets/1/mean"] == pytest.approx(100 * y.double().mean().item(), rel=1e-6)
+    assert step["predictions/1/std"] == pytest.approx(predicted.std(correction=0).item(), rel=1e-6)
+    assert step["targets/2/mean"] == pytest.approx(y[:, :2].double().mean().item(), rel=1e-6)
+    assert not any("/3/" in name for name in step)
+    assert run.contexts["predictions"][0][1]["function"] == "cross_entropy"
+    (again,), _ = train(watch, [(x, y)], lambda out, y: F.mse_loss(out[:8], y[:8]) + F.mse_loss(out[8:], y[8:]))
+    assert not any("/1/" in name for name in again)
+
+
 @pytest.mark.parametrize(("args", "kwargs"), [
     ((), {"reduction": "none"}), ((), {"reduce": False}), ((None, None, "none"), {}), ((), {"weight": torch.ones(16, 4)}),
 ])

@@ -3,8 +3,8 @@
 Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (hash of
 samples of the first inputs of root forwards: Context.take_batch), gradients_absent, gradients_kept (1: they were not
 reset; of several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed, and what it
-predicts: data.py, arguments.py; of the mode that modules are in: module_modes.py; of what lies between the last layer
-and the loss: loss_graph.py.
+predicts: data.py, arguments.py; what evaluations are fed: held_out.py; of the mode that modules are in:
+module_modes.py; of what lies between the last layer and the loss: loss_graph.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
 loss_broadcast (shapes), optimizer_uncounted (how many steps had no gradient at all, so far), optimizer/<optimizer>
 (class, groups, options), settings (of modules and of functions: settings.py).
@@ -24,10 +24,11 @@ from tdbg import _capture
 
 from ..context import Context as BaseContext
 from ..guard import pass_on
-from ..steps import TRAIN
+from ..steps import EVAL, TRAIN
 from ..structure import first
 from .arguments import Arguments
 from .data import Data
+from .held_out import HeldOut, Numbers
 from .kept import KeptGradients
 from .loss_graph import FUNCTIONS, LossGraph
 from .module_modes import ModuleModes
@@ -109,7 +110,7 @@ class Context(BaseContext):
         self.unregistered = Unregistered(session)
         self.modes = ModuleModes()
         self.settings, self.loss_graph = Settings(session), LossGraph(session)
-        self.arguments = Arguments()
+        self.arguments, self.held_out = Arguments(), HeldOut()
         self._kept_of = KeptGradients(_mark_of_first)
         self._looked_in = -1    # Session.steps_closed at the step that these were told of last
 
@@ -232,9 +233,25 @@ class Context(BaseContext):
         if self.data.due and self.enabled:
             try:
                 self.arguments.given(args, kwargs)
+                self.held_out.trained_on(args, kwargs)
                 self.data.given(args, kwargs)
             except BaseException as error:
                 self.session.guard.failed("the model's input", error, self.data.give_up)
+
+    @unseen
+    def evaluated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Numbers | None:
+        """A forward in evaluation mode is given these. For `add_fed`, if it becomes a step."""
+        if not self.enabled or self.session.idle[EVAL]:
+            return None
+        try:
+            return self.held_out.given(args, kwargs)
+        except BaseException as error:
+            self.session.guard.failed("an evaluation's input", error, self.held_out.give_up)
+            return None
+
+    def add_fed(self, numbers: Numbers | None) -> None:
+        for name, number in numbers or ():
+            self.add("context/evaluated_input/" + name, number)
 
     @unseen
     def compared(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
@@ -394,6 +411,7 @@ class Context(BaseContext):
         for name, number in self.modes.take():
             self.add(name, number)
         self.data.step_ends()
+        self.held_out.step_ends()
         self._looked()
         self.add_batch()
 

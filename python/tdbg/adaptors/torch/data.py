@@ -5,7 +5,8 @@
     context/labels/...      count, distinct, min, max, ignored (share), of what a loss for classes compares with
     context/loss_input/...  wrong (1: probabilities where logits are wanted, anything but log-probabilities where those
                             are)
-    context/targets/..., context/predictions/...    what is predicted against what it is compared with: predictions.py
+    context/targets/..., context/predictions/...    what is predicted against what it is compared with: predictions.py;
+                            context/targets/1/... of a second loss of squared or absolute errors in the step
     topics                  input (dtype, shape, mean and deviation of each channel), labels (how often each class came,
                             in the batches that were looked at), loss_input (which function, the shape)
 
@@ -42,6 +43,7 @@ PER_STEP = 128 << 10
 ROWS = 16                # of what a loss is given: all of them are of one make
 CHANNELS = 64
 MOST_BAD = 64            # batches whose loss is not finite
+MOST_COMPARED = 3        # losses of one step
 CLASSES = 256            # told one by one
 COUNTED = 1 << 16        # labels above that are no classes that can be counted
 IGNORED = -100           # torch's ignore_index, unless the caller has another
@@ -121,6 +123,7 @@ class Data:
         self._steps = 0                                  # of the training, that were recorded
         self._ready: list[tuple[str, Any]] = []          # numbers for the step, a device's as tensors
         self._seen: set[str] = set()                     # what of the step at hand was looked at
+        self._compared: list[tuple[str, Sequence[int]]] = []    # in the step: by which function, rows of which shape
         self._looked_at: Any = lambda: None              # weak: the input that was
         self._alike: int | None = None                   # where in `_ready` it is said that all its rows are one
         self._counts: dict[int, int] | None = {}         # class -> how often; None: they are too many
@@ -180,11 +183,15 @@ class Data:
 
     def compared(self, function: str, given: Any, target: Any, options: Options) -> None:
         """A loss function was given these in a training."""
-        if "loss" in self._seen or type(given) is not torch.Tensor or _dispatch_modes():
+        if type(given) is not torch.Tensor or _dispatch_modes() or not _plain(given) or not given.is_floating_point():
             return
-        if not _plain(given) or not given.is_floating_point():
+        what = (function, given.shape[1:])
+        if "loss" in self._seen:
+            if what not in self._compared and function in MEASURES:
+                self._also(function, given, target, options)
             return
         self._seen.add("loss")
+        self._compared.append(what)
         ignored = options.ignored if type(options.ignored) is int else IGNORED
         with torch.no_grad():
             if type(target) is torch.Tensor and _plain(target):
@@ -236,6 +243,7 @@ class Data:
         context, ready = self._session.context, self._ready
         self._ready, self._alike = [], None
         self._seen.clear()
+        self._compared.clear()
         if self._session.steps_closed == self._told_in:
             return
         self._told_in = self._session.steps_closed
@@ -383,6 +391,18 @@ class Data:
             self._ready += found.items()
             single = function not in CLASSIFY and given.numel() == max(given.shape, default=1)
             self._session.context.topic("predictions", {"function": function, "single": single})
+
+    def _also(self, function: str, given: torch.Tensor, target: Any, options: Options) -> None:
+        """A further loss of the step, which is added to the first. A single number a row is a value beside a policy."""
+        if len(self._compared) >= MOST_COMPARED or given.numel() == max(given.shape, default=1):
+            return
+        if type(target) is not torch.Tensor or not _plain(target) or not self._is_part_due(given):
+            return
+        number = len(self._compared)
+        self._compared.append((function, given.shape[1:]))
+        with torch.no_grad():
+            for name, value in compare(function, given, target, options, IGNORED).items():
+                self._number(name.replace("/", f"/{number}/"), value)
 
     def _logits_of_two(self, function: str, given: torch.Tensor) -> None:
         low, high = torch.aminmax(given.detach())

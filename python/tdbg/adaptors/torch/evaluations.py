@@ -34,7 +34,7 @@ MAX_KEPT = 256 << 20        # bytes of outputs that wait for their step
 class Evaluation:
     """One root forward in evaluation mode."""
 
-    __slots__ = ("said", "inferring", "beside", "sure", "module", "output", "losses", "batch", "kept")
+    __slots__ = ("said", "inferring", "beside", "sure", "module", "output", "losses", "batch", "fed", "kept")
 
     def __init__(self, said: int | None, beside: bool, sure: bool, module: int) -> None:
         self.said = said                # the mode that the script said
@@ -45,6 +45,7 @@ class Evaluation:
         self.output: Any = None    # weak: what it gave, where that can be differentiated
         self.losses: list[Any] = []    # once it is over
         self.batch: Any = None    # of Context.batch_of
+        self.fed: Any = None      # of Context.evaluated
         self.kept: Kept | None = None  # outputs that wait for its step
 
     def kind(self) -> int:
@@ -80,6 +81,7 @@ class Evaluations:
         self.evaluating, self.differentiates = True, grad and not beside
         if not session.idle[EVAL] or (self.differentiates and not session.idle[TRAIN]):
             current.batch = session.context.batch_of(args, kwargs)
+            current.fed = session.context.evaluated(args, kwargs)
         if session.modules.active:
             self._begin_outputs(current, grad)
 
@@ -229,6 +231,7 @@ class Evaluations:
         if due:
             session.losses.put_eval(evaluation.losses)
             session.context.add_batch(evaluation.batch or ())
+            session.context.add_fed(evaluation.fed)
             session.context.flush()
         session.context.discard()
         session.clock.close()
