@@ -83,6 +83,10 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "initialise it at random: equal units stay equal"},
     {"first_loss", kStart, kLikely, "the first loss is far above guessing",
      "look at the last layer's scale, at the labels, and at what the loss is given (logits)"},
+    {"logits_too_large", kStart, kLikely, "logits are too large from the start",
+     "look at what they are divided by (a temperature), at the last layer's initial weights, and at what is "
+     "tied to "
+     "it"},
     {"nonfinite", kNumerics, kCertain, "NaN or infinity",
      "lower the learning rate, or guard the operation that made it; where tdbg does not name it (on a GPU), "
      "train once more with TDBG_NAN_ORIGIN=wait"},
@@ -94,6 +98,12 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "look at the learning rate and the gradients of the step before; clip gradients"},
     {"weights_replaced", kNumerics, kLikely, "weights were replaced",
      "no update did that: look for a checkpoint that was loaded, a copy, a reset, memory that was damaged"},
+    {"weights_put_back", kNumerics, kCertain, "weights are put back to what they were, again and again",
+     "look for what loads them: a best state that is never another, a copy between two models that goes the "
+     "wrong "
+     "way"},
+    {"weights_rounded", kNumerics, kLikely, "weights are rounded, again and again",
+     "look for what writes them beside the optimizer: a save in few bits that is loaded again, a clamp"},
     {"loss_jump", kNumerics, kLikely, "the loss jumped",
      "look at that step's batch, learning rate and gradients; clip gradients"},
     {"gradient_jump", kNumerics, kLikely, "the gradients jumped",
@@ -119,6 +129,9 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
     {"loss_back", kLearning, kLikely, "the loss is back where it began",
      "look for weights that were reset, and for labels or inputs that changed at that step", 4},
     {"diverging", kLearning, kLikely, "the loss diverges", "lower the learning rate; clip gradients"},
+    {"outweighed", kLearning, kLikely, "a part of the loss outweighs what is to be learnt",
+     "weight the parts so that each has its say: look at a penalty's factor, at sums where means are meant, "
+     "at units"},
     {"predicts_a_constant", kLearning, kLikely, "all rows get the same prediction",
      "look for what the rows lose on their way: a code or a layer that says nothing, units that are dead, a "
      "penalty or "
@@ -159,6 +172,10 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "see where its processes wait (py-spy dump --pid PID): a collective, a disk, a lock; or it saves"},
     {"slow_steps", kJob, kPossible, "steps take much longer than before",
      "look at the loader, the disk, the clock of the device; a machine that has other work does that, too"},
+    {"slowing_down", kJob, kPossible, "steps take longer and longer",
+     "look for what grows: a list of losses with their graphs, a history that is read again, a file that is "
+     "read "
+     "from its beginning"},
 });
 
 }  // namespace

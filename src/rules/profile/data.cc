@@ -244,9 +244,13 @@ class Labels : public Detector {
 
   // Of two classes one may be seldom: fraud, a disease. Of more, the first may be "nothing of these".
   void JudgeOne(const Digest& step, bool two, std::vector<Finding>* findings) {
-    const double enough = two ? 5000 : 500;
-    if (told_one_ || least_ != most_ || looks_ < (two ? 20 : 10) || rows_ < enough) return;
-    if (!OfClasses(step, least_)) return;
+    // Whoever is right at once by saying yes to everything has been shown nothing else. Pairs are not told
+    // apart so soon, or there is nothing to learn of them.
+    if (++steps_ <= kSoon && least_ == 1 && step.series("predictions/mean").value_or(0) > kYes) ++yes_;
+    const bool all_yes = yes_ >= 5 && step.the_loss()->kind == LossKind::kBinaryCrossEntropy;
+    const double enough = two && !all_yes ? 5000 : 500;
+    if (told_one_ || least_ != most_ || looks_ < (two && !all_yes ? 20 : 10) || rows_ < enough) return;
+    if (!all_yes && !OfClasses(step, least_)) return;
     told_one_ = true;
     findings->push_back(Found(
         step, "labels_one_class", "labels/distinct", "labels of one class", rows_, ">=", enough,
@@ -276,10 +280,12 @@ class Labels : public Detector {
                           batches, looks_, singles_.size())));
   }
 
+  static constexpr int kSoon = 40;  // looks
+  static constexpr double kYes = 0.98;
   std::map<double, int> singles_;  // label -> batches of it alone
   std::optional<double> last_;     // of those, the latest
   double all_ = 0, rows_ = 0, least_ = 0, most_ = 0;
-  int looks_ = 0, outside_ = 0, changes_ = 0;
+  int looks_ = 0, outside_ = 0, changes_ = 0, steps_ = 0, yes_ = 0;
   bool told_range_ = false, told_one_ = false, told_order_ = false;
 };
 

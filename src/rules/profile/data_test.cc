@@ -23,6 +23,18 @@ void Labels(Training* training, double low, double high, double distinct, double
   training->series["labels/count"] = count;
 }
 
+TEST(DataDetectors, WhoeverIsRightAtOnceBySayingYesIsShownNothingElse) {
+  const auto run = [](double yes, double label) {
+    Training training(AddData, DType::kFloat32, "BCEWithLogitsLoss_output");
+    return training.Run(60, [&](int step) {
+      Labels(&training, label, label, 1, 64);
+      training.series["predictions/mean"] = step < 3 ? 0.5 : yes;
+    });
+  };
+  EXPECT_EQ(run(0.999, 1), "labels_one_class at 9");
+  EXPECT_EQ(run(0.8, 1), "") << "pairs, of which the first is the better one";
+}
+
 TEST(DataDetectors, ANaNInTheInputCountsWhereItReachesTheLoss) {
   const auto run = [](bool reaches) {
     Training training(AddData);

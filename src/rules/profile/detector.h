@@ -65,6 +65,8 @@ void AddEvaluation(Detectors* to);
 void AddReplicas(Detectors* to);
 void AddData(Detectors* to);
 void AddTargets(Detectors* to);
+void AddParts(Detectors* to);
+void AddPutBack(Detectors* to);
 void AddJob(Detectors* to);
 void AddBoosting(Detectors* to);
 

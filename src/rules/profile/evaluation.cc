@@ -93,6 +93,88 @@ class ValidationRises : public Detector {
   bool told_ = false;
 };
 
+// An evaluation is fed other numbers than the training: a transform that one of the two leaves out, another
+// unit. That a held-out set is another one is no fault as long as the model does well on it.
+class FedOtherwise : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (told_) return;
+    if (step.eval()) {
+      See(step, "evaluated_input", &evaluated_);
+      for (const Loss& loss : step.losses()) AddLoss(loss, &evaluation_);
+      return;
+    }
+    if (!step.train()) return;
+    if (evaluated_.means.seen() > 0) Close(step, findings);
+    evaluated_ = {};
+    evaluation_ = {};
+    See(step, "input", &trained_);
+    training_ = training_.count < kLosses ? training_ : Losses();
+    for (const Loss& loss : step.losses()) AddLoss(loss, &training_);
+  }
+
+ private:
+  struct Fed {
+    History means{40}, deviations{40};
+  };
+  struct Losses {
+    double sum = 0;
+    int64_t count = 0;
+    double mean() const { return sum / static_cast<double>(count); }
+  };
+
+  static void See(const Digest& step, const std::string& series, Fed* fed) {
+    const auto mean = step.series(series + "/mean"), deviation = step.series(series + "/std");
+    if (!mean || !deviation || !std::isfinite(*mean) || !std::isfinite(*deviation)) return;
+    fed->means.Add(*mean);
+    fed->deviations.Add(*deviation);
+  }
+  static void AddLoss(const Loss& loss, Losses* losses) {
+    if (!std::isfinite(loss.value)) return;
+    losses->sum += loss.value;
+    ++losses->count;
+  }
+
+  void Close(const Digest& step, std::vector<Finding>* findings) {
+    if (trained_.means.seen() < 10) return;
+    const double deviation = trained_.deviations.Median(), mean = trained_.means.Median();
+    const double theirs = evaluated_.deviations.Median(), their_mean = evaluated_.means.Median();
+    const double range = trained_.means.Max() - trained_.means.Min();
+    const double apart = std::abs(their_mean - mean);
+    const bool wider = theirs > kTimes * trained_.deviations.Max(),
+               narrower = theirs * kTimes<trained_.deviations.Min(), elsewhere = apart> deviation &&
+                          apart > 2 * range;
+    const bool worse = evaluation_.count > 0 && training_.count > 0 && training_.mean() > 0 &&
+                       evaluation_.mean() > kWorse * training_.mean();
+    const bool far = theirs > kFar * trained_.deviations.Max() || theirs * kFar < trained_.deviations.Min() ||
+                     apart > kFar * deviation;
+    times_ = deviation > 0 && ((worse && (wider || narrower || elsewhere)) || far) ? times_ + 1 : 0;
+    if (times_ < 2) return;
+    told_ = true;
+    Finding finding = MakeFinding(step, "input_shifted", "context/evaluated_input/std");
+    finding.measure = wider || narrower ? "standard deviation of the input" : "mean of the input";
+    finding.value = wider || narrower ? theirs : their_mean;
+    finding.comparison = finding.value > (wider || narrower ? deviation : mean) ? ">" : "<";
+    finding.threshold = wider || narrower ? deviation : mean;
+    finding.text = fmt::format(
+        "evaluations are fed inputs with a mean of {:.3g} and a standard deviation of {:.3g}; the training's "
+        "have {:.3g} "
+        "and {:.3g}",
+        their_mean, theirs, mean, deviation);
+    if (worse)
+      finding.text +=
+          fmt::format(", and the loss is {:.2g} times as large", evaluation_.mean() / training_.mean());
+    findings->push_back(std::move(finding));
+  }
+
+  static constexpr int64_t kLosses = 20;
+  static constexpr double kTimes = 3, kWorse = 3, kFar = 10;
+  Fed trained_, evaluated_;
+  Losses training_, evaluation_;  // of the latest steps; of the evaluation at hand
+  int times_ = 0;                 // evaluations in a row
+  bool told_ = false;
+};
+
 // Losses without gradients in training mode. A loop over a set of validation has several of them between two
 // steps of the training, or one now and then; one or more at every step are a part of the training itself
 // (batches that are chosen by their loss).
@@ -137,6 +219,7 @@ class EvaluatedTraining : public Detector {
 
 void AddEvaluation(Detectors* to) {
   to->push_back(std::make_unique<ValidationRises>());
+  to->push_back(std::make_unique<FedOtherwise>());
   to->push_back(std::make_unique<EvaluatedTraining>());
 }
 

@@ -99,6 +99,82 @@ class SlowSteps : public Detector {
   bool told_ = false;
 };
 
+// Steps that take longer and longer: each block of them longer than the one before, at whatever scale. A
+// history that grows, a file that is read from its beginning each time, a graph that is kept. By chance eight
+// blocks in a row are in that order once in forty thousand times.
+class Slowing : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    const StepInfo& now = step.step().info();
+    const bool follows = step.train() && last_ && last_->mode == ModeKey::kTrain &&
+                         last_->global_step + 1 == now.global_step && attempt_ == step.step().attempt() &&
+                         now.wall_nanos > last_->wall_nanos;
+    const double seconds = follows ? Seconds(now.wall_nanos - last_->wall_nanos) : 0;
+    last_ = now;
+    attempt_ = step.step().attempt();
+    if (!follows || told_) return;
+    // Longer texts and larger batches take longer, and are no slowness.
+    const double samples =
+        step.series("batch_size").value_or(0) * std::max(step.series("micro_steps").value_or(1), 1.0);
+    const std::string* const batch = step.topic("batch");
+    if (batch != nullptr && *batch != batch_) {
+      batch_ = *batch;
+      blocks_.clear();
+      steps_.clear();
+    }
+    if (samples_ > 0 && samples > samples_) blocks_.clear();
+    samples_ = std::max(samples_, samples);
+    steps_.push_back(seconds);
+    if (steps_.size() < kBlock * size_) return;
+    std::ranges::nth_element(steps_, steps_.begin() + static_cast<ptrdiff_t>(steps_.size() / 2));
+    blocks_.push_back(steps_[steps_.size() / 2]);
+    steps_.clear();
+    if (LongerEachTime()) Tell(step, findings);
+    if (blocks_.size() < 2 * kBlocks) return;
+    for (size_t i = 0; i < kBlocks; ++i) blocks_[i] = (blocks_[2 * i] + blocks_[2 * i + 1]) / 2;
+    blocks_.resize(kBlocks);
+    size_ = std::min<size_t>(2 * size_, kMostSize);
+    if (LongerEachTime()) Tell(step, findings);
+  }
+
+ private:
+  bool LongerEachTime() const {
+    if (blocks_.size() < kBlocks) return false;
+    const size_t first = blocks_.size() - kBlocks;
+    for (size_t i = first + 1; i < blocks_.size(); ++i) {
+      if (blocks_[i] <= 1.01 * blocks_[i - 1]) return false;
+    }
+    return blocks_.back() >= kLonger * blocks_[first];
+  }
+
+  void Tell(const Digest& step, std::vector<Finding>* findings) {
+    if (told_) return;
+    told_ = true;
+    const double before = blocks_[blocks_.size() - kBlocks];
+    Finding finding = MakeFinding(step, "slowing_down");
+    finding.measure = "seconds a step";
+    finding.value = blocks_.back();
+    finding.comparison = ">";
+    finding.threshold = kLonger * before;
+    finding.text = fmt::format(
+        "steps take longer and longer: {} steps ago {} each, now {}, and longer in each of the {} parts "
+        "between "
+        "(medians)",
+        kBlocks * kBlock * size_, Time(before), Time(blocks_.back()), kBlocks);
+    findings->push_back(std::move(finding));
+  }
+
+  static constexpr size_t kBlock = 24, kBlocks = 8, kMostSize = 1 << 9;
+  static constexpr double kLonger = 1.5;
+  std::optional<StepInfo> last_;
+  int64_t attempt_ = 0;
+  std::string batch_;
+  std::vector<double> steps_, blocks_;  // of the block at hand; medians of blocks of kBlock * size_ steps
+  size_t size_ = 1;
+  double samples_ = 0;
+  bool told_ = false;
+};
+
 // A worker whose process ended without a word. Where the others go on that is seen some steps later; where
 // they wait for it and end with an error of their own, once all is over, or the job was started again. If all
 // of them died, it is the job that did, and its launcher says so. Where somebody asked the job to stop, those
@@ -205,6 +281,7 @@ std::optional<Finding> Silence::Judge(const Stall& stall) {
 
 void AddJob(Detectors* to) {
   to->push_back(std::make_unique<SlowSteps>());
+  to->push_back(std::make_unique<Slowing>());
   to->push_back(std::make_unique<RankDied>());
 }
 

@@ -1,8 +1,11 @@
 // The health of a job: detectors, and what a clock found.
 #include "rules/profile/job.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +29,22 @@ TEST(JobDetectors, StepsThatTakeMuchLonger) {
   EXPECT_EQ(run(10, 500, 560, 0.5), "") << "five minutes, and then as before";
   EXPECT_EQ(run(10, 500, 800, 0.01), "") << "half a minute of a job of small steps";
   EXPECT_EQ(run(10, 0, 2000, 0.5), "") << "as slow as it began";
+}
+
+TEST(JobDetectors, StepsThatTakeLongerAndLonger) {
+  const auto run = [](int steps, const std::function<double(int)>& seconds, bool longer_texts = false) {
+    Training training(AddJob);
+    return training.Run(steps, [&](int step) {
+      training.seconds = seconds(step) * (1 + 0.3 * std::sin(1000.0 * step));
+      if (longer_texts) training.contexts["batch"] = fmt::format(R"({{"shape": [32, {}]}})", 10 + step / 30);
+    });
+  };
+  EXPECT_EQ(run(400, [](int step) { return 0.01 + 0.0001 * step; }).substr(0, 12), "slowing_down");
+  EXPECT_EQ(run(20000, [](int step) { return 0.01 + 1e-6 * step; }).substr(0, 12), "slowing_down")
+      << "at any scale";
+  EXPECT_EQ(run(2000, [](int) { return 0.01; }), "");
+  EXPECT_EQ(run(2000, [](int step) { return step < 300 ? 0.01 : 0.02; }), "") << "once";
+  EXPECT_EQ(run(400, [](int step) { return 0.01 + 0.0001 * step; }, true), "");
 }
 
 TEST(JobDetectors, ABatchThatHasGrownTakesItsTime) {

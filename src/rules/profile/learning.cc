@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "rules/profile/compared.h"
 #include "rules/profile/detector.h"
 #include "rules/profile/history.h"
 
@@ -199,27 +200,6 @@ class DeadUnits : public Detector {
   bool told_ = false;
 };
 
-// A squared or absolute error over that of the best constant, at the latest looks at its targets
-// (predictions.cc). A value network begins with values of nothing, and so do its targets and its loss: as
-// these grow the loss may, while the network knows more and more of them.
-class AgainstGuessing {
- public:
-  void See(const Digest& step) {
-    const auto guess = step.series("targets/guess"), loss = step.series("predictions/loss");
-    if (!guess || !loss || !std::isfinite(*guess) || !std::isfinite(*loss) || !(*guess > 0)) return;
-    guesses_.Add(*guess);
-    losses_.Add(*loss);
-  }
-  // False also where nothing is known of the targets.
-  bool IsBetterThan(double times) const {
-    return guesses_.seen() > 0 && losses_.Mean(kLooks) < times * guesses_.Mean(kLooks);
-  }
-
- private:
-  static constexpr size_t kLooks = 3;
-  History guesses_{kLooks}, losses_{kLooks};
-};
-
 // As good as at the beginning again, after it had been far better: weights or labels were lost.
 class LossBack : public Detector {
  public:
@@ -287,8 +267,14 @@ class Diverging : public Detector {
     const double times = loss->kind == LossKind::kRegression ? 10 : 3;
     // Each of them: of small batches some are bad by chance.
     if (!(now > times * best_) || now < first_ || losses_.Min() < best_) return;
-    // And so does its loss: it begins with values of nearly nothing, whatever they should be.
-    if (loss->kind == LossKind::kRegression && guessing_.IsBetterThan(1.5)) return;
+    // And so does its loss: it begins with values of nearly nothing, whatever they should be. What is
+    // predicted has to be looked at since the loss rose.
+    if (loss->kind == LossKind::kRegression && guessing_.IsKnown()) {
+      const auto looked = ComparedAt(step);
+      if (!looked || !looked->guess || !looked->loss || *looked->loss < 0.5 * times * best_ ||
+          guessing_.IsBetterThan(1.5) || *looked->loss < 1.5 * *looked->guess)
+        return;
+    }
     told_ = true;
     Finding finding = MakeFinding(step, "diverging", loss->name);
     finding.measure = "mean loss of 10 steps";

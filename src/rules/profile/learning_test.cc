@@ -57,6 +57,41 @@ TEST(Learning, OneSampleThatIsWrongInASmallBatch) {
   EXPECT_EQ(run(30), "loss_jump at 150");
 }
 
+TEST(Learning, TheFirstRewardIsNews) {
+  // Values of a game begin as nothing, and so does their loss; a regression that knows its targets jumps.
+  const auto run = [](double guess) {
+    Training training(AddNumerics, DType::kFloat32, "MSELoss_output");
+    return training.Run(60, [&](int step) {
+      training.weight += 0.01;
+      training.loss = step == 40 ? 0.05 : 0.001;
+      training.series["predictions/between"] = 0.01;
+      training.series["predictions/loss"] = training.loss;
+      training.series["targets/guess"] = guess;
+    });
+  };
+  EXPECT_EQ(run(1e-4), "");
+  EXPECT_EQ(run(0.5), "loss_jump at 40");
+}
+
+// \param std  of logits within a row; \param worse  than a guess
+std::string Begins(double std, double worse, const char* function = "cross_entropy") {
+  Looked training(AddStart, function, "CrossEntropyLoss_output");
+  return training.RunLooked(30, [&](int step) {
+    training.series["predictions/between"] = 1;
+    training.series["predictions/std"] = step < 10 ? std : 9;
+    training.series["predictions/loss"] = 0.01 * (step < 10 ? worse : 2);
+    training.series["targets/guess"] = 0.01;
+  });
+}
+
+TEST(Learning, SureBeforeAnythingWasLearnt) {
+  EXPECT_EQ(Begins(166, 1.9), "logits_too_large at 2") << "a temperature of a thousandth";
+  EXPECT_EQ(Begins(7, 1.8), "logits_too_large at 2");
+  EXPECT_EQ(Begins(2.4, 1.07), "") << "what becomes sure later has learnt, or has other faults";
+  EXPECT_EQ(Begins(9, 0.2), "") << "a model that was trained before";
+  EXPECT_EQ(Begins(9, 1.9, "mse_loss"), "");
+}
+
 TEST(Learning, AFirstLossIsComparedWithItsOwnClasses) {
   const auto run = [](const char* shape) {
     Training training(AddStart);
@@ -82,6 +117,33 @@ std::string Validated(const std::vector<double>& validations, const std::vector<
   }
   training.loss = training_losses.back();
   return training.Run(1, [](int) {}).substr(0, 16);
+}
+
+// Two evaluations of two batches each among 120 steps of a training.
+std::string Fed(double mean, double deviation, double loss, int evaluations = 5) {
+  Training training(AddEvaluation);
+  std::string found;
+  for (int step = 0; step < 120; ++step) {
+    training.series = {{"input/mean", 0.02 * (step % 5)}, {"input/std", 1 + 0.01 * (step % 3)}};
+    training.loss = 0.1;
+    training.Step(ModeKey::kTrain);
+    if (step % 20 != 19 || step / 20 >= evaluations) continue;
+    training.series = {{"evaluated_input/mean", mean}, {"evaluated_input/std", deviation}};
+    training.loss = loss;
+    training.Step(ModeKey::kEval);
+    training.Step(ModeKey::kEval);
+  }
+  return training.found_all();
+}
+
+TEST(Evaluations, AreFedWhatTheTrainingIs) {
+  EXPECT_EQ(Fed(0.05, 1, 0.12), "");
+  EXPECT_EQ(Fed(50, 30, 9), "input_shifted at 44") << "not standardised, said after the second";
+  EXPECT_EQ(Fed(50, 30, 9, 1), "") << "one may be a look at another set";
+  EXPECT_EQ(Fed(0.5, 0.004, 0.9), "input_shifted at 44") << "divided by 255 twice";
+  EXPECT_EQ(Fed(3, 1, 0.9), "input_shifted at 44") << "elsewhere, and worse for it";
+  EXPECT_EQ(Fed(3, 1, 0.15), "") << "elsewhere, and no worse";
+  EXPECT_EQ(Fed(0.5, 0.5, 0.9), "") << "a set that is worse, of the same numbers";
 }
 
 TEST(Evaluations, AValidationLossThatCreepsUp) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "rules/profile/compared.h"
 #include "rules/profile/detector.h"
 #include "rules/profile/history.h"
 
@@ -235,7 +236,9 @@ class LossJump : public Detector {
       // One sample of a small batch that a sure model gets wrong costs as much as all did then. What a script
       // computes by itself may be anything: a policy's loss goes around zero. Where optimizers take turns
       // others move it, too.
-      const bool known = loss.kind != LossKind::kOther && !turns;
+      // All values of a game begin as nothing, and the loss of the first batch with a reward is news.
+      const bool ignorant = loss.kind == LossKind::kRegression && guessing_.IsWorseThan(2);
+      const bool known = loss.kind != LossKind::kOther && !turns && !ignorant;
       const double times = known ? kLossJump : 5 * kLossJump;
       if (median > 0 && (known || least_ > 0) && loss.value > times * median &&
           loss.value > 3 * past_.Max() && loss.value > kBeyondFirst * first_) {
@@ -253,6 +256,7 @@ class LossJump : public Detector {
     } else {
       first_ = std::max(first_, loss.value);
     }
+    guessing_.See(step);
     past_.Add(loss.value);
     least_ = std::min(least_, loss.value);
   }
@@ -262,6 +266,7 @@ class LossJump : public Detector {
  private:
   History past_;
   TakingTurns turns_;
+  AgainstGuessing guessing_;
   double first_ = 0, least_ = std::numeric_limits<double>::infinity();
   bool told_ = false;
 };

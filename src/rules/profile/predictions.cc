@@ -1,139 +1,17 @@
-// What the model predicts against what it is compared with, at the steps at which the training process looked
-// (docs/incidents.md, "Learning"): is it better than one guess for all rows, does it differ between them,
-// and can it reach its targets at all?
+// What the model predicts against what it is compared with: is it better than one guess for all rows, and
+// does it differ between them?
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 
+#include "rules/profile/compared.h"
 #include "rules/profile/detector.h"
-#include "rules/profile/history.h"
 
 namespace tdbg::rules::profile {
 namespace {
-
-constexpr int64_t kBegin = 40;         // steps, in which any model still finds its level
-constexpr int64_t kRateSettles = 100;  // steps after the latest rise of the rate: a warm-up
-
-// A loss function's two arguments at one step. Nothing of a number that was not told.
-struct Compared {
-  std::optional<double> target_mean, target_std, target_between;
-  std::optional<double> mean, std, between;  // of predictions
-  std::optional<double> guess, loss, correlation;
-
-  double target_size() const { return std::hypot(target_mean.value_or(0), target_std.value_or(0)); }
-  double size() const { return std::hypot(mean.value_or(0), std.value_or(0)); }
-};
-
-std::optional<Compared> ComparedAt(const Digest& step) {
-  const auto finite = [&](const char* name) {
-    const auto value = step.series(name);
-    return value && std::isfinite(*value) ? value : std::nullopt;
-  };
-  Compared one;
-  one.between = finite("predictions/between");
-  if (!one.between) return std::nullopt;
-  one.target_mean = finite("targets/mean");
-  one.target_std = finite("targets/std");
-  one.target_between = finite("targets/between");
-  one.mean = finite("predictions/mean");
-  one.std = finite("predictions/std");
-  one.guess = finite("targets/guess");
-  one.loss = finite("predictions/loss");
-  one.correlation = finite("predictions/correlation");
-  return one;
-}
-
-// What was compared, as the topic tells it.
-struct Comparison {
-  enum Kind : uint8_t { kOther, kElements, kBinary, kClasses } kind = kOther;
-  bool single = false;  // a row is one number: a value, a price
-
-  // What a decoder makes is judged even where it is a part of a loss. A value network's targets are noise
-  // until there are rewards, and whoever judges domains that are to be made alike should have nothing to go
-  // by.
-  bool is_picture() const { return (kind == kElements || kind == kBinary) && !single; }
-
-  static Comparison Of(const Digest& step) {
-    Comparison found;
-    const std::string* const text = step.topic("predictions");
-    if (text == nullptr) return found;
-    const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("function") || !json["function"].is_string()) return found;
-    const auto function = json["function"].get<std::string>();
-    found.kind = function.starts_with("binary")                          ? kBinary
-                 : function == "cross_entropy" || function == "nll_loss" ? kClasses
-                                                                         : kElements;
-    found.single = json.contains("single") && json["single"].is_boolean() && json["single"].get<bool>();
-    return found;
-  }
-};
-
-// How long ago the learning rate rose last.
-class Rate {
- public:
-  // To be asked once at each training step.
-  int64_t StepsSinceRise(const Digest& step) {
-    double rate = 0;
-    for (const Group& group : step.groups()) rate = std::max(rate, group.lr.value_or(0));
-    since_ = rate > rate_ * 1.0001 ? 0 : since_ + 1;
-    rate_ = rate;
-    return since_;
-  }
-
- private:
-  double rate_ = 0;
-  int64_t since_ = 0;
-};
-
-// Words and columns that are seldom learn seldom: of tables, and of the first matrix, whose columns are the
-// input's, what has no gradient at a step was not there. A table of all words that the model guesses is none
-// of these, as what it guesses most often is learnt without it.
-class SeldomFeatures {
- public:
-  void See(const Digest& step) {
-    touched_.resize(step.parameters().size());
-    const Parameter* first = nullptr;
-    for (const Parameter& parameter : step.parameters()) {
-      if (parameter.matrix() && (first == nullptr || parameter.order < first->order)) first = &parameter;
-    }
-    for (size_t i = 0; i < touched_.size(); ++i) {
-      const Parameter& parameter = step.parameters()[i];
-      if (parameter.group < 0 || parameter.shape.size() != 2 || !parameter.gradient_now) continue;
-      const bool table = parameter.module_kind == "embedding";
-      if (!table && &parameter != first) continue;
-      if (table && static_cast<double>(parameter.shape[0]) == step.classes().value_or(0)) continue;
-      double elements = 1;
-      for (const int64_t size : parameter.shape) elements *= static_cast<double>(size);
-      const Numbers& now = *parameter.gradient_now;  // of a sparse gradient its rows alone
-      const double share = static_cast<double>(now.count - now.zeros) / std::max(elements, 1.0);
-      // Half of a layer's rows may be those of units that are off.
-      touched_[i].sum += share < kSeldom ? share : 1;
-      ++touched_[i].steps;
-    }
-  }
-  // Steps in which an element of the weight that is seen least had a gradient, on average.
-  double LeastTouched() const {
-    double least = std::numeric_limits<double>::infinity();
-    for (const Touched& touched : touched_) {
-      if (touched.steps > 0) least = std::min(least, touched.sum);
-    }
-    return least;
-  }
-
- private:
-  static constexpr double kSeldom = 0.2;
-  struct Touched {
-    double sum = 0;
-    int64_t steps = 0;
-  };
-  std::vector<Touched> touched_;  // by parameter
-};
 
 class NoImprovement : public Detector {
  public:
@@ -196,7 +74,7 @@ class NoImprovement : public Detector {
     if (loss == nullptr && !Comparison::Of(step).is_picture()) return;
     knows_guess_ = true;
     // Where all rows have one target, as a judge's have, there is nothing to be better at.
-    if (steps_ <= kBegin || !(*now->guess > 0)) return;
+    if (steps_ <= kBeginning || !(*now->guess > 0)) return;
     looks_.push_back(*now);
     if (looks_.size() > kMostLooks) looks_.pop_front();
     const size_t n = looks_.size();
@@ -214,7 +92,8 @@ class NoImprovement : public Detector {
     const double count = static_cast<double>(n), mean = all.correlation / count;
     const double deviation = std::sqrt(std::max(0.0, all.squares / count - mean * mean) / (count - 1));
     if (mean > 2 * deviation || mean + 2 * deviation > kTogether) return;
-    if (half[1].correlation / half[1].count - half[0].correlation / half[0].count > 2 * deviation + kBegins)
+    if (half[1].correlation / half[1].count - half[0].correlation / half[0].count >
+        2 * deviation + kBeginnings)
       return;
     // Targets that another network gives move with it, and are followed.
     const double moved = half[1].mean / half[1].count - half[0].mean / half[0].count;
@@ -264,7 +143,7 @@ class NoImprovement : public Detector {
   };
 
   static constexpr size_t kSteps = 200, kLooks = 20, kMostLooks = 40;
-  static constexpr double kNoBetter = 0.98, kNear = 1.2, kFalls = 0.1, kTogether = 0.1, kBegins = 0.02;
+  static constexpr double kNoBetter = 0.98, kNear = 1.2, kFalls = 0.1, kTogether = 0.1, kBeginnings = 0.02;
   History losses_{100};
   Rate rate_;
   SeldomFeatures seldom_;
@@ -287,7 +166,7 @@ class PredictsAConstant : public Detector {
     const Comparison what = Comparison::Of(step);
     if (what.kind == Comparison::kOther || !RowsDiffer(step, *now, what)) return;
     if (first_.seen() < kLooks) first_.Add(Share(*now, what));
-    if (steps_ <= kBegin) return;
+    if (steps_ <= kBeginning) return;
     part_ = part_ || step.the_loss() == nullptr;
     if (part_ && !what.is_picture()) return;
     const double share = Share(*now, what);
@@ -371,62 +250,7 @@ class PredictsAConstant : public Detector {
   bool told_ = false, part_ = false, learnt_ = false;
 };
 
-// Targets in thousands, and a network that begins at one: it is on its way there for a long time, or its loss
-// explodes.
-class TargetsUnscaled : public Detector {
- public:
-  void Judge(const Digest& step, std::vector<Finding>* findings) override {
-    if (!step.train() || told_) return;
-    const Loss* const loss = step.the_loss();
-    ++steps_;
-    const int64_t since_rise = rate_.StepsSinceRise(step);
-    const auto now = ComparedAt(step);
-    if (now && now->target_mean && now->mean && loss != nullptr && loss->kind == LossKind::kRegression) {
-      targets_ = now->target_size();
-      reached_ = now->size();
-      const bool far = targets_ > kLarge && reached_ < kReached * targets_ && reached_ < kLarge;
-      if (looked_ == 0 && far) {
-        first_targets_ = targets_;
-        first_reached_ = reached_;
-      }
-      if (far && begun_ == 0) begun_ = steps_;
-      if (!far) begun_ = 0;
-      looked_ = steps_;
-    }
-    const bool explodes =
-        first_targets_ > 0 && steps_ <= kSoon && !step.nonfinite().empty() && !step.step().skipped();
-    const bool slow = begun_ > 0 && looked_ == steps_ && steps_ - begun_ >= kSlow && since_rise >= kSlow &&
-                      reached_ < kBarely * targets_;
-    if (!explodes && !slow) return;
-    told_ = true;
-    Finding finding = MakeFinding(step, "targets_unscaled", "context/targets/std");
-    finding.measure = "root mean square of the targets";
-    const double targets = explodes ? first_targets_ : targets_;
-    finding.value = targets;
-    finding.comparison = ">";
-    finding.threshold = kLarge;
-    finding.text =
-        fmt::format("targets have a root mean square of {:.3g}; what is predicted {} one of {:.3g}", targets,
-                    explodes ? "began with" : "has", explodes ? first_reached_ : reached_);
-    finding.text += explodes ? fmt::format(", and after {} steps the training is not finite any more", steps_)
-                             : fmt::format(" after {} steps", steps_);
-    findings->push_back(std::move(finding));
-  }
-
-  void Returns(int64_t) override { *this = TargetsUnscaled(); }
-
- private:
-  static constexpr double kLarge = 30, kReached = 0.1, kBarely = 0.03;
-  static constexpr int64_t kSlow = 100, kSoon = 50;
-  Rate rate_;
-  double targets_ = 0, reached_ = 0, first_targets_ = 0, first_reached_ = 0;  // root mean squares, by look
-  int64_t steps_ = 0, begun_ = 0, looked_ = 0;  // begun: since when it has been far off, without a break
-  bool told_ = false;
-};
-
 }  // namespace
-
-void AddTargets(Detectors* to) { to->push_back(std::make_unique<TargetsUnscaled>()); }
 
 void AddPredictions(Detectors* to) {
   to->push_back(std::make_unique<PredictsAConstant>());

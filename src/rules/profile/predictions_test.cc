@@ -11,39 +11,6 @@
 namespace tdbg::rules::profile {
 namespace {
 
-// A training that is looked at: in each of the first 20 steps, and in every 8th.
-class Looked : public Training {
- public:
-  Looked(void (*add)(Detectors*), const char* function, const char* loss_name, bool single = true)
-      : Training(add, DType::kFloat32, loss_name) {
-    contexts["predictions"] =
-        std::string(R"({"function": ")") + function + R"(", "single": )" + (single ? "true}" : "false}");
-  }
-
-  // \param at  sets the numbers of a step, as if each were looked at
-  std::string RunLooked(int steps, const std::function<void(int)>& at) {
-    return Run(steps, [&](int step) {
-      weight += 0.01;
-      at(step);
-      if (step < 20 || step % 8 == 0) return;
-      std::erase_if(series, [](const auto& one) {
-        return one.first.starts_with("targets/") || one.first.starts_with("predictions/");
-      });
-    });
-  }
-
-  void Regression(double target_mean, double target_std, double std, double correlation, double bias = 0) {
-    series["targets/mean"] = target_mean;
-    series["targets/std"] = series["targets/between"] = target_std;
-    series["predictions/mean"] = target_mean + bias;
-    series["predictions/std"] = series["predictions/between"] = std;
-    series["predictions/correlation"] = correlation;
-    series["targets/guess"] = target_std * target_std;
-    loss = series["predictions/loss"] =
-        target_std * target_std + std * std - 2 * correlation * std * target_std + bias * bias;
-  }
-};
-
 double Noise(int step, double size) { return size * std::sin(1e3 * step); }
 
 std::string Regress(double target_std, double std, double correlation, const std::function<double(int)>& mean,
@@ -196,31 +163,6 @@ TEST(Predictions, LogitsThatAreAlike) {
   EXPECT_EQ(run(0.002, 7), "predicts_a_constant at 200") << "a deep network may be slow";
   EXPECT_EQ(run(0.02, 7), "") << "labels that are other rows'";
   EXPECT_EQ(run(0.001, 0), "") << "one label";
-}
-
-TEST(Predictions, TargetsThatAreNotScaled) {
-  const auto run = [](double targets, const std::function<double(int)>& reached) {
-    Looked training(AddTargets, "mse_loss", "MSELoss_output");
-    return training.RunLooked(
-        300, [&](int step) { training.Regression(targets, targets / 3, 0.1, 0, reached(step) - targets); });
-  };
-  EXPECT_EQ(run(1e6, [](int step) { return 0.1 * step; }), "targets_unscaled at 104");
-  EXPECT_EQ(run(1000, [](int step) { return std::min(1000.0, 1.0 * step); }), "") << "it is on its way";
-  EXPECT_EQ(run(1e6, [](int) { return 0.9e6; }), "") << "a last layer of that scale";
-  EXPECT_EQ(run(2, [](int) { return 0.01; }), "");
-}
-
-TEST(Predictions, TargetsThatAreNotScaledEndInNoNumbers) {
-  const auto run = [](double targets) {
-    Looked training(AddTargets, "mse_loss", "MSELoss_output");
-    return training.RunLooked(20, [&](int step) {
-      training.Regression(targets, targets / 3, 0.1, 0,
-                          (step < 2 ? 0 : std::pow(-9.0, step)) * targets - targets);
-      if (step >= 9) training.loss = NAN;
-    });
-  };
-  EXPECT_EQ(run(1000), "targets_unscaled at 9");
-  EXPECT_EQ(run(1), "");
 }
 
 // Q-learning: values begin at nothing, and so does the loss.

@@ -153,9 +153,11 @@ class Profile : public Rule {
     AddLossGraph(&phase.what_is_fed);
     AddSettings(&phase.what_is_fed);
     AddNumerics(&phase.of_phase);
+    AddPutBack(&phase.of_phase);
     AddUpdates(&phase.of_phase);
     AddLearning(&phase.of_phase);
     AddPredictions(&phase.of_phase);
+    AddParts(&phase.of_phase);
     phases_.insert(phases_.begin(), std::move(phase));
     connections_.clear();
     AddConnections(&connections_);

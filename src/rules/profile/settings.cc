@@ -121,6 +121,7 @@ class OddSetting : public Detector {
       for (const auto& one : settings_) Look(step, one, findings);
     }
     JudgeWeights(step, findings);
+    JudgePositive(step, findings);
     JudgeIgnored(step, findings);
   }
 
@@ -215,6 +216,28 @@ class OddSetting : public Detector {
     }
   }
 
+  // The same of ones and zeros: the weight of ones is to make up for how seldom they are.
+  void JudgePositive(const Digest& step, std::vector<Finding>* findings) {
+    const auto mean = step.series("targets/mean");
+    const nlohmann::json* const entry = Entry("binary_cross_entropy_with_logits", "pos_weight_most");
+    if (told_positive_ || !mean || entry == nullptr) return;
+    ones_ += *mean;
+    if (++positive_looks_ < 20) return;
+    const double share = ones_ / positive_looks_, weight = NumberIn(*entry, "value").value_or(1);
+    const nlohmann::json* const smallest = Entry("binary_cross_entropy_with_logits", "pos_weight_least");
+    const double least = smallest == nullptr ? weight : NumberIn(*smallest, "value").value_or(1);
+    const bool seldom = share < 0.25 && weight > 0 && weight < 0.5, common = share > 0.75 && least > 2;
+    if (!seldom && !common) return;
+    told_positive_ = true;
+    TellOdd(step, "binary_cross_entropy_with_logits", "pos_weight", seldom ? weight : least,
+            seldom ? "<" : ">", 1,
+            fmt::format(
+                "binary_cross_entropy_with_logits has pos_weight={:.3g}, and {:.2g} % of the labels are "
+                "ones: what is {} counts for {} still; take the number of zeros over that of ones",
+                seldom ? weight : least, 100 * share, seldom ? "seldom" : "common", seldom ? "less" : "more"),
+            findings);
+  }
+
   static bool FollowCounts(const std::vector<std::pair<double, double>>& classes) {
     if (classes.size() < 2) return false;
     const auto n = static_cast<double>(classes.size());
@@ -255,6 +278,9 @@ class OddSetting : public Detector {
   }
 
   std::string text_, labels_;
+  double ones_ = 0;  // share of all labels looked at
+  int positive_looks_ = 0;
+  bool told_positive_ = false;
   nlohmann::json settings_ = nlohmann::json::array();
   std::map<std::string, bool> told_;
   int64_t steps_ = 0;

@@ -61,6 +61,25 @@ TEST(Settings, WhatModulesHave) {
   EXPECT_EQ(Told("embedding", "max_norm", "1.0"), "");
 }
 
+// \param share  of labels that are ones
+std::string PositiveWeight(const std::string& weight, double share) {
+  Training training(AddSettings, DType::kFloat32, "BCEWithLogitsLoss_output");
+  const auto entry = [&](const char* setting) {
+    const std::string one = Entry("binary_cross_entropy_with_logits", setting, weight);
+    return one.substr(1, one.size() - 2);
+  };
+  training.contexts["settings"] = "[" + entry("pos_weight_least") + "," + entry("pos_weight_most") + "]";
+  return training.Run(40, [&](int) { training.series["targets/mean"] = share; });
+}
+
+TEST(Settings, TheWeightOfOnesMakesUpForHowSeldomTheyAre) {
+  EXPECT_EQ(PositiveWeight("0.053", 0.05), "odd_setting at 20");
+  EXPECT_EQ(PositiveWeight("19.0", 0.05), "");
+  EXPECT_EQ(PositiveWeight("19.0", 0.95), "odd_setting at 20");
+  EXPECT_EQ(PositiveWeight("0.053", 0.95), "");
+  EXPECT_EQ(PositiveWeight("0.3", 0.5), "") << "who is to be sure before saying yes";
+}
+
 TEST(Settings, WhatFunctionsAreGiven) {
   const std::string odd = "odd_setting at 1";
   EXPECT_EQ(Told("cross_entropy", "label_smoothing", "0.9"), odd);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "rules/profile/compared.h"
 #include "rules/profile/detector.h"
 
 namespace tdbg::rules::profile {
@@ -116,11 +117,46 @@ class FirstLoss : public Detector {
   bool done_ = false, unknown_ = false;
 };
 
+// Logits that lie so far apart that a softmax chooses one class for certain, before anything was learnt: a
+// temperature of a thousandth, a table of numbers around one as the last layer. The loss is larger than a
+// guess' then, and moves in jumps. A model that was trained before is right where it is sure.
+class SureFromTheStart : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (!step.train() || looks_ >= kLooks) return;
+    const auto now = ComparedAt(step);
+    if (!now || Comparison::Of(step).kind != Comparison::kClasses) return;
+    const bool sure = now->std && now->guess && now->loss && *now->guess > 0 && *now->std > kApart &&
+                      *now->loss > kWorse * *now->guess;
+    looks_ = sure ? looks_ + 1 : kLooks + 1;
+    if (looks_ != kLooks) return;
+    Finding finding = MakeFinding(step, "logits_too_large", "context/predictions/std");
+    finding.measure = "deviation of logits from their row's mean";
+    finding.value = *now->std;
+    finding.comparison = ">";
+    finding.threshold = kApart;
+    finding.text = fmt::format(
+        "in the first {} steps that were looked at logits lie {:.3g} apart (standard deviation within a "
+        "row), so that "
+        "nearly all probability falls to one class, and it is the wrong one: the squared error is {:.2g} "
+        "times that "
+        "of a guess",
+        kLooks, *now->std, *now->loss / *now->guess);
+    findings->push_back(std::move(finding));
+  }
+
+ private:
+  static constexpr int kLooks = 3;
+  static constexpr double kApart = 4, kWorse = 1.4;
+  int looks_ = 0;
+};
+
 }  // namespace
 
 void AddStart(Detectors* to) {
   to->push_back(std::make_unique<Weights>());
   to->push_back(std::make_unique<FirstLoss>());
+  to->push_back(std::make_unique<SureFromTheStart>());
 }
 
 }  // namespace tdbg::rules::profile

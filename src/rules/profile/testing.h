@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rules/profile/catalogue.h"
@@ -89,9 +90,10 @@ class Training : public StepContext, public SeesWorkers {
   double weight = 4, gradient = 0.1, loss = 1, running_mean = 1, rate = 0.01, bias_gradient = -1;
   double seconds = 0.02;  // from the step before
   int64_t wall_nanos = 1'000'000'000;
-  uint64_t gradient_zeros = 0;
+  uint64_t gradient_zeros = 0, weight_zeros = 0;
   std::vector<WorkerFate> fates;
   std::map<std::string, std::string> errors;  // by worker
+  std::map<std::string, double> more_losses;  // beside `loss`, by name
   std::optional<double> differentiated;
   std::map<std::string, double> series;
   std::map<std::string, std::string, std::less<>> contexts;
@@ -130,7 +132,7 @@ class Training : public StepContext, public SeesWorkers {
   void RowsOfRank(ModeKey mode) {
     batches_.push_back(std::make_unique<MemoryBatch>());
     if (mode == ModeKey::kTrain && !incomplete) {
-      Row(0, 256, weight, 0.1);
+      Row(0, 256, weight, 0.1, weight_zeros);
       if (gradient >= 0) Row(1, 256, gradient, 0.1, gradient_zeros);
       Row(3, 16, running_mean, 0.1);
       if (bias_gradient >= 0) Row(Index("gradient/Net_l1.bias", "gradients"), 16, bias_gradient, 0.1);
@@ -139,6 +141,7 @@ class Training : public StepContext, public SeesWorkers {
     }
     if (weight_is_nan) Row(0, 256, weight, std::numeric_limits<double>::quiet_NaN());
     Row(2, 1, std::abs(loss), loss);
+    for (const auto& [name, value] : more_losses) Row(Index(name, "losses"), 1, std::abs(value), value);
     if (sgd_steps) Scalar(5, rate);
     if (sgd_steps) Scalar(6, step_);
     for (const auto& [name, value] : series) Scalar(Index("context/" + name), value);
@@ -206,6 +209,39 @@ class Training : public StepContext, public SeesWorkers {
   std::vector<std::unique_ptr<MemoryBatch>> batches_;
   std::vector<Rows> rows_;
   std::vector<StepContext::Scalar> scalars_;
+};
+
+/// A training that is looked at: in each of the first 20 steps, and in every 8th.
+class Looked : public Training {
+ public:
+  Looked(void (*add)(Detectors*), const char* function, const char* loss_name, bool single = true)
+      : Training(add, DType::kFloat32, loss_name) {
+    contexts["predictions"] =
+        std::string(R"({"function": ")") + function + R"(", "single": )" + (single ? "true}" : "false}");
+  }
+
+  // \param at  sets the numbers of a step, as if each were looked at
+  std::string RunLooked(int steps, const std::function<void(int)>& at) {
+    return Run(steps, [&](int step) {
+      weight += 0.01;
+      at(step);
+      if (step < 20 || step % 8 == 0) return;
+      std::erase_if(series, [](const auto& one) {
+        return one.first.starts_with("targets/") || one.first.starts_with("predictions/");
+      });
+    });
+  }
+
+  void Regression(double target_mean, double target_std, double std, double correlation, double bias = 0) {
+    series["targets/mean"] = target_mean;
+    series["targets/std"] = series["targets/between"] = target_std;
+    series["predictions/mean"] = target_mean + bias;
+    series["predictions/std"] = series["predictions/between"] = std;
+    series["predictions/correlation"] = correlation;
+    series["targets/guess"] = target_std * target_std;
+    loss = series["predictions/loss"] =
+        target_std * target_std + std * std - 2 * correlation * std * target_std + bias * bias;
+  }
 };
 
 }  // namespace tdbg::rules::profile
