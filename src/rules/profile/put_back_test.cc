@@ -25,6 +25,8 @@ TEST(PutBack, ToOneAndTheSameStateAgainAndAgain) {
       << "a learner of learners, whose own weights move on";
   EXPECT_EQ(Weights(300, [&](int step) { return grown(step % 5) + 0.0013 * (step / 80); }), "")
       << "and one that learns each task from the same weights, in a few steps";
+  EXPECT_EQ(Weights(300, [&](int step) { return grown(step % 12) + 0.0013 * (step / 72); }), "")
+      << "or in some more, before it moves on";
   EXPECT_EQ(Weights(300, [](int) { return 4.0; }), "") << "a rate of zero";
   EXPECT_EQ(Weights(300, [](int step) { return step % 2 == 0 ? 4.0 : 4.1; }), "")
       << "an update that goes to and fro";

@@ -93,6 +93,7 @@ TEST(Parts, APenaltyThatOutweighsTheLoss) {
   EXPECT_EQ(Penalty(300, 1, 0), "outweighed at 192");
   EXPECT_EQ(Penalty(2, 1, 0), "") << "it has its say";
   EXPECT_EQ(Penalty(300, 0.6, 0.5), "") << "small, and learnt";
+  EXPECT_EQ(Penalty(300, 0.9, 0.1), "") << "better than guessing, if by little";
   EXPECT_EQ(Penalty(300, 1, 0.3), "") << "it begins to be";
   EXPECT_EQ(Penalty(300, 1, 0, 0), "") << "the penalty was for the beginning";
 }
