@@ -173,6 +173,7 @@ class ExportCommand : public Command {
     flags.AddFlag("--launched", launched_, "").Hidden();
     flags.AddFlag("--no-end", no_end_, "").Hidden();  // its launcher tells readers that it is over
     flags.AddFlag("--again", again_, "").Hidden();    // what was exported of this attempt is exported anew
+    flags.AddFlag("--whole", whole_, "").Hidden();    // and what earlier attempts reached
   }
 
   Result<int> Run() override {
@@ -227,7 +228,7 @@ class ExportCommand : public Command {
   int64_t statistics_every_ = 1, attempt_ = -1;
   size_t thinned_ = 0;  // steps whose rows were dropped to keep the run within a budget
   bool force_ = false, follow_ = false, quiet_ = false, json_ = false, launched_ = false, raw_ = false;
-  bool no_end_ = false, again_ = false;
+  bool no_end_ = false, again_ = false, whole_ = false;
 };
 
 Status ExportCommand::StayInside() const {
@@ -376,7 +377,7 @@ Result<int> ExportCommand::Follow() {
   const auto resolved = ResolveRunToRead(run_);
   ship::FollowOptions options;
   options.run = resolved.ok() ? *resolved : run_;
-  options.attempt = attempt_;
+  options.attempt = whole_ ? -1 : attempt_;
   options.wait_for_job_end = launched_;
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<ship::Destination> destination, MakeDestination(path_));
 

@@ -72,6 +72,13 @@ std::vector<std::string> ArgumentsOf(const Wanted& wanted) {
   return arguments;
 }
 
+// Did the exporter of the attempt before die with its machine? What it had not written is in the run alone
+// then. One that ended has all of its attempt, and what earlier ones had left out.
+bool LeftSomethingOut(const std::string& run_directory, int64_t attempt, const std::string& to) {
+  return attempt > 0 && std::ranges::none_of(ReadExports(run_directory, attempt - 1),
+                                             [&](const auto& before) { return before.to == to; });
+}
+
 }  // namespace
 
 Json ExportFields(const ExportOutcome& outcome, int64_t attempt) {
@@ -140,6 +147,7 @@ void Exporters::Start(const plan::Config& config, const std::string& run_directo
         base::SelfExecutable(),  "export",  run_directory, "--follow", "--launched", "--quiet", "--attempt",
         std::to_string(attempt), "--no-end"};
     if (again) spawn.argv.emplace_back("--again");
+    if (LeftSomethingOut(run_directory, attempt, one.to)) spawn.argv.emplace_back("--whole");
     for (std::string& argument : ArgumentsOf(one)) spawn.argv.push_back(std::move(argument));
     spawn.input_fd = theirs.get();
     auto child = base::Child::Spawn(spawn);

@@ -45,7 +45,8 @@ class Exporters {
   Exporters(const Exporters&) = delete;
 
   /// Starts the exports that the configuration asks for (mostly none). One that cannot be started is told and
-  /// left out. \param again  others were started for this attempt before, and ended with their launcher
+  /// left out. Where the one of the attempt before did not end, all that the run has is written anew.
+  /// \param again  others were started for this attempt before, and ended with their launcher
   void Start(const plan::Config& config, const std::string& run_directory, int64_t attempt, bool again);
   /// The attempt is over and everything is on disk: lets them finish, for `grace_millis` at most, then ends
   /// them.

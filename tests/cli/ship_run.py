@@ -1,6 +1,6 @@
 """A training without a framework, for the tests of exports: every value is a function of tensor and step.
 
-    python ship_run.py STEPS [SECONDS_A_STEP]      records into $TDBG_RUN (or argv[3])
+    python ship_run.py STEPS [SECONDS_A_STEP]      records into $TDBG_RUN (or argv[3]), from step argv[4] on
 """
 
 import os
@@ -66,6 +66,7 @@ def record(run, steps, pause=0.0, rank=0):
 if __name__ == "__main__":
     from tdbg._capture import Run
 
-    opened = Run.open(directory=sys.argv[3] if len(sys.argv) > 3 else "", step_base=0, step_base_from="script")
+    base = int(sys.argv[4]) if len(sys.argv) > 4 else 0
+    opened = Run.open(directory=sys.argv[3] if len(sys.argv) > 3 else "", step_base=base, step_base_from="script")
     record(opened, int(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0.0)
     opened.end("completed")

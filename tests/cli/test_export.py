@@ -1,5 +1,6 @@
 """tdbg export: files that NumPy, safetensors, csv and pyarrow read back equal; what is refused; what is left behind."""
 
+import contextlib
 import csv
 import json
 import os
@@ -12,6 +13,7 @@ import time
 import numpy as np
 import pytest
 import ship_run
+from program import processes_marked, until
 
 sys.path.insert(0, ship_run.HOME)
 pytest.importorskip("tdbg._capture", reason="the extension modules are not built")
@@ -335,6 +337,23 @@ def test_a_later_attempt_takes_over_its_steps(tdbg):
     index = sorted(p.name for p in (tdbg.directory / "r/smdebug/index").rglob("*.json"))
     assert [int(name.split("_")[0]) for name in index] == list(range(4))
     assert (tdbg.directory / "r/smdebug/training_job_end.ts").exists()
+
+
+def test_what_an_exporter_left_out_that_was_killed_is_written_by_the_next(tdbg):
+    """A machine that is taken away takes the exporter with it, in the middle of its work."""
+    command = ("run", "--quiet", "--dir", "r", "--format", "smdebug", "--", sys.executable, ship_run.__file__)
+    job = tdbg.start(*command, "1000000", "0.02")
+    (exporter,) = until(lambda: [pid for pid, line in processes_marked(tdbg.mark) if " export " in line], "an exporter")
+    os.kill(exporter, signal.SIGSTOP)
+    until(lambda: tdbg("status", "r", "--json").returncode == 0 and tdbg.json("status", "r")["steps"]["all"] >= 12, "it trains")
+    while left := processes_marked(tdbg.mark):
+        for pid, _ in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    job.wait()
+    tdbg.ok(*command, "6", "0", "", "8")
+    index = sorted(p.name for p in (tdbg.directory / "r/smdebug/index").rglob("*.json"))
+    assert [int(name.split("_")[0]) for name in index] == list(range(14))
 
 
 def test_following_ends_with_the_run(tdbg):
