@@ -57,8 +57,8 @@ class TargetsUnscaled : public Detector {
     looked_ = steps_;
     if (far && begun_ == 0) begun_ = steps_;
     if (!far) begun_ = 0;
-    // What has left the size that networks begin with is on its way, and is given longer.
-    const int64_t enough = reached < kLarge ? kSlow : 2 * kSlow;
+    // What has come some of the way, or has left the size that networks begin with, is given longer.
+    const int64_t enough = reached < kLarge && reached < kHardly * targets ? kSlow : 2 * kSlow;
     if (!far || steps_ - begun_ < enough || since_rise < kSlow || reached >= kBarely * targets) return;
     Tell(step, targets, ">", kLarge,
          fmt::format(
@@ -123,7 +123,7 @@ class TargetsUnscaled : public Detector {
     findings->push_back(std::move(finding));
   }
 
-  static constexpr double kLarge = 30, kReached = 0.1, kBarely = 0.03;
+  static constexpr double kLarge = 30, kReached = 0.1, kBarely = 0.03, kHardly = 0.01;
   static constexpr double kSmall = 0.01, kFar = 10;  // far: of squares
   static constexpr double kOutweighs = 30;
   static constexpr int kParts = 3;  // looks, the first ones

@@ -100,6 +100,7 @@ class Context(BaseContext):
         super().__init__(session)
         self._waiting: list[tuple[str, str]] = []    # topics, until numbers are handed over: a step is open then
         self._batch: Any = None
+        self._marks: set[int | None] = set()    # of the step's batches
         self._groups: dict[Any, Any] = {}
         # (parameter, version and mark of its gradient's first number after an update) until backward: was it reset?
         self._left: tuple[weakref.ref[Any], int, int] | None = None
@@ -291,15 +292,21 @@ class Context(BaseContext):
     def take_batch(self, batch: Batch | None) -> None:
         """Of `batch_of`: of a training forward. Of several in a step the last one's size counts, and the mark of all
         together: a script may call its model's parts one by one, and the last is given what units of the others
-        made of the batch, nothing but zeros once they died. What was computed with gradients counts only where nothing
-        else came: weights that change make another one of the same batch."""
+        made of the batch, nothing but zeros once they died. What comes twice counts once: a line search evaluates one
+        batch as often as it has to. What was computed with gradients counts only where nothing else came: weights
+        that change make another one of the same batch."""
         before, self._batch = self._batch, batch or self._batch
-        if before is None or batch is None or before[2]:
+        if batch is None:
             return
-        (_, earlier, _), (size, mark, computed) = before, batch
-        if computed:
+        size, mark, computed = batch
+        if before is None or before[2]:
+            self._marks = {mark}
+            return
+        earlier = before[1]
+        if computed or mark in self._marks:
             mark = earlier
         elif mark is not None:
+            self._marks.add(mark)
             mark = None if earlier is None else (earlier * 1000003 ^ mark) & 0xFFFFFFFF
         self._batch = size, mark, False
 

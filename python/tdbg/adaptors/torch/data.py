@@ -126,6 +126,7 @@ class Data:
         self._compared: list[tuple[str, Sequence[int]]] = []    # in the step: by which function, rows of which shape
         self._looked_at: Any = lambda: None              # weak: the input that was
         self._alike: int | None = None                   # where in `_ready` it is said that all its rows are one
+        self._row: torch.Tensor | None = None            # which they are
         self._counts: dict[int, int] | None = {}         # class -> how often; None: they are too many
         self._batches = 0
         self._padding: int | None = None
@@ -157,12 +158,17 @@ class Data:
             self._input(tensor.detach(), kwargs.get("attention_mask"), alone)
 
     def _again(self, tensor: torch.Tensor) -> None:
-        """The model is called once more in the step. A policy begins all its episodes in one state, and goes on."""
+        """The model is called once more in the step. A policy begins all its episodes in one state, and goes on: in
+        others, or all of them together in the next one."""
         size = tensor.numel() * tensor.dtype.itemsize
         if tensor.device.type != "cpu" or not tensor.dim() or size > SMALL or _dispatch_modes():
             return
         with torch.no_grad():
-            if self._alike is not None and not bool((tensor == tensor[:1]).all()):
+            if self._alike is None:
+                return
+            row = self._row
+            same = row is not None and row.shape == tensor.shape[1:] and row.dtype == tensor.dtype
+            if not same or not bool((tensor == row).all()):
                 self._ready[self._alike] = ("input/same_rows", 0)
                 self._alike = None
 
@@ -241,7 +247,7 @@ class Data:
         if self._off:
             return
         context, ready = self._session.context, self._ready
-        self._ready, self._alike = [], None
+        self._ready, self._alike, self._row = [], None, None
         self._seen.clear()
         self._compared.clear()
         if self._session.steps_closed == self._told_in:
@@ -309,6 +315,7 @@ class Data:
             same = not host or torch.equal(x[0], x[1])
             self._number("input/same_rows", (x == x[:1]).all() if same else 0)
             self._alike = len(self._ready) - 1 if host and self._ready[-1][1] else None
+            self._row = x[0].clone() if self._alike is not None else None
         if not floats:
             self._tokens(x, mask, low, high)
         if not self._described:
