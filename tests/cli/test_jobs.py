@@ -225,10 +225,10 @@ def group_of(pid):
 
 def listener_of(tdbg, command):
     """The process of ours in the group of the command. It enters the group by itself, while the command starts."""
-    in_group = []
-    while len(in_group) < 2:
-        in_group = [pid for pid, _ in processes_marked(tdbg.mark) if group_of(pid) == command]
-    (listener,) = set(in_group) - {command}
+    listeners = []
+    while not listeners:    # and no short-lived process of the command's own, which may be there before
+        listeners = [pid for pid, line in processes_marked(tdbg.mark) if pid != command and " run --" in line and group_of(pid) == command]
+    (listener,) = listeners
     return listener
 
 

@@ -160,4 +160,7 @@ def test_workers_that_torchrun_starts_again_are_the_next_attempt(tdbg, train):
     live, replayed = live_and_replayed(tdbg, name)
     assert live == replayed
     assert [rule["RuleEvaluationStatus"] for rule in live] == ["NoIssuesFound"] * 2
-    assert tdbg.json("status", name)["steps"]["all"] == 25, "one series: the restarted training begins at 0 again, and replaces"
+    status = tdbg.json("status", name)
+    (begun,) = status["step_bases"]
+    assert (begun["attempt"], begun["from"]) == (1, "behind"), "nobody says where the restarted training goes on: it hides nothing"
+    assert status["steps"]["all"] == begun["step"] + 25

@@ -47,6 +47,9 @@ PAGES = {
     "docs/cluster.md": Page(elsewhere="tests/cli/test_nodes.py: two machines"),
     "docs/configuration.md": Page(python=f"import sys\nsys.path.append({str(ROOT / 'smdebug-compat' / 'src')!r})\nfrom train import Net\nmodel = Net()"),
     "docs/events.md": Page(elsewhere="tests/cli/test_events.py"),
+    "docs/incidents.md": Page(
+        before=f"tdbg run --dir tdbg-runs/cut -- python {HERE}/detached.py",
+        answers={"tdbg explain last": 1}),      # there is an incident
     "docs/jobs.md": Page(elsewhere="tests/cli/test_job_registry.py and test_resume.py"),
     "docs/migrating-from-smdebug.md": Page(elsewhere="tests/python/test_sagemaker_notebooks.py"),
     "docs/monitoring.md": Page(elsewhere="tests/cli/test_monitoring.py: collectors and trackers"),
