@@ -29,7 +29,7 @@ TEST(PutBack, ToOneAndTheSameStateAgainAndAgain) {
       << "or in some more, before it moves on";
   EXPECT_EQ(Weights(300, [](int) { return 4.0; }), "") << "a rate of zero";
   EXPECT_EQ(Weights(300, [](int step) { return step % 2 == 0 ? 4.0 : 4.1; }), "")
-      << "an update that goes to and fro";
+      << "an update that goes there and back";
 }
 
 TEST(PutBack, AnAttemptBeginsWithOldWeights) {
