@@ -131,7 +131,7 @@ def answers_cut_off(w: t.Answers) -> None:
     w.batch = batch
 
 
-@kind("data", "same_batch validation_rises predicts_a_constant", "F T", make=a.Diffusion)
+@kind("data", "same_random_numbers same_batch validation_rises predicts_a_constant", "F T", make=a.Diffusion)
 def seeded_at_each_step(w: a.Diffusion) -> None:
     """The seed is set within the loop: the same noise and the same times at each step."""
     own = w.forward

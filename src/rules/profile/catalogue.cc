@@ -68,6 +68,8 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "scale them to about -1 to 1 (x / 255, or (x - mean) / std of the training set)"},
     {"input_shifted", kData, kLikely, "the inputs have another scale than before",
      "look for what changed in the data: a file, a unit, a transform that is left out or applied twice"},
+    {"same_random_numbers", kData, kCertain, "each step draws the same random numbers",
+     "set the seed once, before the loop, and seed an evaluation in torch.random.fork_rng()"},
     {"labels_one_class", kData, kLikely, "all labels are of one class",
      "look at how labels are made; a set that is sorted by class shows the first one only: shuffle it"},
     {"labels_sorted", kData, kLikely, "the data come sorted by class",

@@ -350,6 +350,38 @@ class AllPadding : public Detector {
   bool told_ = false;
 };
 
+// Something sets torch's random numbers back at each step: what they are drawn for is always the same.
+class SameRandomNumbers : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (!step.train() || told_) return;
+    // A method that looks for a minimum of one function has to be given one.
+    const bool one_function = std::ranges::any_of(step.groups(), [](const Group& group) {
+      return group.optimizer_class.find("LBFGS") != std::string::npos;
+    });
+    for (size_t i = 0; i < std::size(kGenerators); ++i) {
+      const auto back = step.series(std::string("random/") + kGenerators[i]);
+      if (!back) continue;
+      steps_[i] = *back > 0 && !one_function ? steps_[i] + 1 : 0;
+      if (steps_[i] < kStepsBack) continue;
+      told_ = true;
+      findings->push_back(Found(
+          step, "same_random_numbers", i == 0 ? "random/cpu" : "random/cuda",
+          "steps that began in the same random state", steps_[i], ">=", kStepsBack,
+          fmt::format("{} steps in a row began with torch's random numbers{} in one and the same state, and "
+                      "drew from them: what is random (dropout, noise, samples) is the same at each step",
+                      steps_[i], i == 0 ? "" : " of the GPU")));
+      return;
+    }
+  }
+
+ private:
+  static constexpr const char* kGenerators[] = {"cpu", "cuda"};
+  static constexpr int kStepsBack = 10;
+  int steps_[std::size(kGenerators)] = {};
+  bool told_ = false;
+};
+
 // Not a detector itself: says once for all of them what nobody recorded.
 class Recorded : public Detector {
  public:
@@ -387,6 +419,7 @@ void AddData(Detectors* to) {
   to->push_back(std::make_unique<Labels>());
   to->push_back(std::make_unique<NotLogits>());
   to->push_back(std::make_unique<AllPadding>());
+  to->push_back(std::make_unique<SameRandomNumbers>());
   to->push_back(std::make_unique<Recorded>());
 }
 

@@ -181,6 +181,23 @@ TEST(DataDetectors, BatchesOfPaddingAlone) {
   EXPECT_EQ(long_tail.Run(20, [&](int) { long_tail.series["input/padding"] = 0.97; }), "");
 }
 
+TEST(DataDetectors, RandomNumbersThatAreSetBackAtEachStep) {
+  const auto run = [](const std::function<bool(int)>& back, const char* generator = "cpu",
+                      const char* optimizer = "SGD") {
+    Training training(AddData);
+    training.contexts["optimizer/SGD"] =
+        std::string(R"({"class": ")") + optimizer +
+        R"(", "groups": [{"parameters": ["Net_l1.weight", "Net_norm.weight"], "options": {}}]})";
+    return training.Run(20, [&](int step) {
+      if (step > 0) training.series[std::string("random/") + generator] = back(step);
+    });
+  };
+  EXPECT_EQ(run([](int) { return true; }), "same_random_numbers at 10");
+  EXPECT_EQ(run([](int) { return true; }, "cuda"), "same_random_numbers at 10");
+  EXPECT_EQ(run([](int step) { return step % 8 != 0; }), "") << "an evaluation with a seed of its own";
+  EXPECT_EQ(run([](int) { return true; }, "cpu", "LBFGS"), "") << "a line is searched in one function";
+}
+
 TEST(DataDetectors, WhatNobodyRecordedIsSaid) {
   Training nothing(AddData), all(AddData);
   nothing.Run(3, [](int) {});

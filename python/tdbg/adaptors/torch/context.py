@@ -4,7 +4,7 @@ Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_s
 samples of the first inputs of root forwards: Context.take_batch), gradients_absent, gradients_kept (1: they were not
 reset; of several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed, and what it
 predicts: data.py, arguments.py; what evaluations are fed: held_out.py; of the mode that modules are in:
-module_modes.py; of what lies between the last layer and the loss: loss_graph.py.
+module_modes.py; of what lies between the last layer and the loss: loss_graph.py; of random numbers: random_numbers.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
 loss_broadcast (shapes), optimizer_uncounted (how many steps had no gradient at all, so far), optimizer/<optimizer>
 (class, groups, options), settings (of modules and of functions: settings.py).
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import platform
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,6 +34,7 @@ from .loss_graph import FUNCTIONS, LossGraph
 from .module_modes import ModuleModes
 from .params import READER, local
 from .predictions import COMPARED, options_of
+from .random_numbers import RandomNumbers
 from .settings import Settings
 from .unregistered import AFTER, Unregistered
 from .unseen import unseen
@@ -112,6 +113,7 @@ class Context(BaseContext):
         self.modes = ModuleModes()
         self.settings, self.loss_graph = Settings(session), LossGraph(session)
         self.arguments, self.held_out = Arguments(), HeldOut()
+        self.random_numbers = RandomNumbers(session)
         self._kept_of = KeptGradients(_mark_of_first)
         self._looked_in = -1    # Session.steps_closed at the step that these were told of last
 
@@ -187,6 +189,8 @@ class Context(BaseContext):
                 self.data.differentiated(tensors)
             except BaseException as error:
                 session.guard.failed("labels", error, self.data.give_up)
+        if self.random_numbers.due:
+            self._look_at_random_numbers(self.random_numbers.look)
         if self.loss_graph.due:
             try:
                 self.settings.differentiated()
@@ -202,6 +206,12 @@ class Context(BaseContext):
     def _give_up_looking(self) -> None:
         self.settings.give_up()
         self.loss_graph.give_up()
+
+    def _look_at_random_numbers(self, look: Callable[..., None], *args: Any) -> None:
+        try:
+            look(*args)
+        except BaseException as error:
+            self.session.guard.failed("random numbers", error, self.random_numbers.give_up)
 
     def clipped(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Gradients are clipped by a function that is given these behind the parameters."""
@@ -228,9 +238,12 @@ class Context(BaseContext):
         self.topic("versions", {"torch": torch.__version__, "python": platform.python_version(),
                                 "threads": torch.get_num_threads()})
 
-    def saw_batch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def saw_batch(self, args: tuple[Any, ...], kwargs: dict[str, Any], counts: bool = False) -> None:
+        """A training forward begins, `counts` where its step is an optimizer's."""
         self.session.losses.origins.given(args, kwargs)
         self.take_batch(self.batch_of(args, kwargs))
+        if counts and self.enabled and self.random_numbers.due:
+            self._look_at_random_numbers(self.random_numbers.forward_begins)
         if self.data.due and self.enabled:
             try:
                 self.arguments.given(args, kwargs)
@@ -313,6 +326,7 @@ class Context(BaseContext):
     def forget_batch(self) -> None:
         """The step that it was given to is not due."""
         self._batch = None
+        self.random_numbers.forget()
 
     def batch_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batch | None:
         """What a model is called with; None where that is no tensor."""
@@ -419,13 +433,16 @@ class Context(BaseContext):
             self.add(name, number)
         self.data.step_ends()
         self.held_out.step_ends()
-        self._looked()
+        self._looked(entry.serial)
         self.add_batch()
 
-    def _looked(self) -> None:
+    def _looked(self, serial: int) -> None:
         """What was looked at is the step's. Of several optimizers' in one step the first one's, as in `Data`."""
         numbers = self.arguments.take()
-        if self.session.steps_closed == self._looked_in:
+        is_first = self.session.steps_closed != self._looked_in
+        if self.random_numbers.due:
+            self._look_at_random_numbers(self.random_numbers.optimizer_steps, serial, is_first)
+        if not is_first:
             return
         self._looked_in = self.session.steps_closed
         for name, number in numbers:

@@ -23,6 +23,7 @@ from ..watch import OFF, OPEN
 from . import cuda as _cuda
 from . import cuda_graphs as _cuda_graphs
 from . import losses as _losses
+from . import random_numbers as _random_numbers
 from . import ranks
 from . import scaler as _scaler
 from .black_box import BlackBox
@@ -105,6 +106,7 @@ class Session(LoopSession):
         self.compiled_before = has_compiled()
         _losses.patch(self.patches, self)
         _scaler.patch(self.patches, self)
+        _random_numbers.patch(self.patches, self)
         _cuda_graphs.patch(self.patches, self)
         self.entries.patch(self.patches)
         self.patches.replace([torch.optim.Optimizer], "__init__", self.watch_init)
@@ -415,7 +417,7 @@ class Session(LoopSession):
             self._forward = TRAIN
             self.clock.training_goes_on()
             if not self.idle[TRAIN]:
-                self.context.saw_batch(args, kwargs)
+                self.context.saw_batch(args, kwargs, counts=True)
                 self.black_box.forward_begins(module, args, kwargs)
             if self.verify is not None:
                 self.verify.forward_begins(module, args, kwargs)
