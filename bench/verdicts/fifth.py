@@ -203,7 +203,7 @@ def softmax_of_one_unit(w: Work) -> None:
     w.loss = F.binary_cross_entropy
 
 
-@kind("wiring", "no_optimizer no_improvement", "Q F", families=["mlp", "cnn", "rnn"])
+@kind("wiring", "layer_made_anew no_optimizer no_improvement", "Q F", families=["mlp", "cnn", "rnn"])
 def layer_made_in_forward(w: Work) -> None:
     """A layer is made where it is used: another one each time, and none of them learns."""
     w.model.between = lambda x: F.relu(nn.Linear(x.shape[-1], x.shape[-1])(x))

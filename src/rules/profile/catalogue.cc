@@ -13,6 +13,8 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "look for detach(), .item(), .data, no_grad() or an unused layer between them and the loss"},
     {"no_optimizer", kWiring, kCertain, "parameters are in no optimizer",
      "pass them to the optimizer, or set requires_grad_(False) where they should not train"},
+    {"layer_made_anew", kWiring, kCertain, "a layer is made anew at every step",
+     "make it once, in the model's __init__ (self.layer = nn.Linear(...)), and call it in forward"},
     {"loss_sign", kWiring, kCertain, "the loss is maximised",
      "remove the minus sign before the loss that backward() is called on, or the optimizer's maximize=True"},
     {"zero_rate", kWiring, kCertain, "the learning rate is zero",

@@ -152,6 +152,39 @@ class TermWithoutGradient : public Detector {
   bool told_ = false;
 };
 
+// Layers whose weights are others at each step, and that neither a model nor an optimizer has.
+class LayerMadeAnew : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (!step.train() || told_) return;
+    const std::string* const text = step.topic("made_anew");
+    if (text == nullptr) return;
+    told_ = true;
+    const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("layers") || !json["layers"].is_array() || json["layers"].empty())
+      return;
+    const auto& layers = json["layers"];
+    const double steps = AmountOf(json, "steps");
+    Finding finding = MakeFinding(step, "layer_made_anew");
+    finding.measure = "steps with another weight";
+    finding.value = steps;
+    finding.comparison = ">=";
+    finding.threshold = steps;
+    const std::string first =
+        layers[0].is_object()
+            ? fmt::format("a {} with a weight of shape {}", WordOf(layers[0], "kind"), ShapeIn(layers[0]))
+            : std::string("a layer");
+    finding.text = fmt::format(
+        "{}{} is made anew at every step ({:.0f} in a row): neither a model nor an optimizer has its "
+        "parameters, and what they should learn is gone at the next step",
+        first, layers.size() > 1 ? fmt::format(", one of {},", layers.size()) : std::string(), steps);
+    findings->push_back(std::move(finding));
+  }
+
+ private:
+  bool told_ = false;
+};
+
 // A number that each row has beside the first input, and that is always one and the same: the time of a
 // denoiser, the class of a generator.
 class ArgumentConstant : public Detector {
@@ -214,6 +247,7 @@ class ArgumentConstant : public Detector {
 void AddLossGraph(Detectors* to) {
   to->push_back(std::make_unique<LossGraph>());
   to->push_back(std::make_unique<TermWithoutGradient>());
+  to->push_back(std::make_unique<LayerMadeAnew>());
   to->push_back(std::make_unique<ArgumentConstant>());
 }
 

@@ -43,6 +43,25 @@ TEST(LossGraph, ATermWithoutAGradient) {
   EXPECT_EQ(run([](int step) { return 1e-7 * step; }), "");
 }
 
+TEST(LossGraph, ALayerThatIsMadeAnewAtEachStep) {
+  const auto run = [](const char* told) {
+    Training training(AddLossGraph);
+    training.Run(10, [&](int step) {
+      if (step == 5) training.contexts["made_anew"] = told;
+    });
+    return training.findings();
+  };
+  const auto found = run(
+      R"({"layers": [{"kind": "linear layer", "shape": [8, 6]}, {"kind": "convolution", "shape": [8, 6, 3, 3]}], "steps": 5})");
+  ASSERT_EQ(found.size(), 1);
+  EXPECT_EQ(found[0].detector, "layer_made_anew");
+  EXPECT_TRUE(
+      found[0].text.starts_with("a linear layer with a weight of shape [8,6], one of 2, is made anew"))
+      << found[0].text;
+  for (const char* const other : {"7", "{}", R"({"layers": []})", R"({"layers": 7})"})
+    EXPECT_TRUE(run(other).empty()) << other;
+}
+
 // A model whose first input varies, or not, and another argument from `least` to `most`.
 std::string Argument(const std::function<double(int)>& least, const std::function<double(int)>& most,
                      bool varies = true, double rows = 32, const char* loss = "MSELoss_output") {

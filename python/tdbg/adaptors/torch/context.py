@@ -7,7 +7,7 @@ predicts: data.py, arguments.py; what evaluations are fed: held_out.py; of the m
 module_modes.py; of what lies between the last layer and the loss: loss_graph.py; of random numbers: random_numbers.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
 loss_broadcast (shapes), optimizer_uncounted (how many steps had no gradient at all, so far), optimizer/<optimizer>
-(class, groups, options), settings (of modules and of functions: settings.py).
+(class, groups, options), settings (of modules and of functions: settings.py), made_anew (layers: made_anew.py).
 An absent gradient and a gradient of zeros are different: the first is listed here.
 """
 
@@ -31,6 +31,7 @@ from .data import Data
 from .held_out import HeldOut, Numbers
 from .kept import KeptGradients
 from .loss_graph import FUNCTIONS, LossGraph
+from .made_anew import MadeAnew
 from .module_modes import ModuleModes
 from .params import READER, local
 from .predictions import COMPARED, options_of
@@ -114,6 +115,7 @@ class Context(BaseContext):
         self.settings, self.loss_graph = Settings(session), LossGraph(session)
         self.arguments, self.held_out = Arguments(), HeldOut()
         self.random_numbers = RandomNumbers(session)
+        self.made_anew = MadeAnew(session)
         self._kept_of = KeptGradients(_mark_of_first)
         self._looked_in = -1    # Session.steps_closed at the step that these were told of last
 
@@ -202,6 +204,11 @@ class Context(BaseContext):
                 self.unregistered.look(tensors)
             except BaseException as error:
                 session.guard.failed("layers in a list", error, self.unregistered.give_up)
+        if self.made_anew.due:
+            try:
+                self.made_anew.look(tensors)
+            except BaseException as error:
+                session.guard.failed("layers that are made anew", error, self.made_anew.give_up)
 
     def _give_up_looking(self) -> None:
         self.settings.give_up()
@@ -447,6 +454,11 @@ class Context(BaseContext):
         self._looked_in = self.session.steps_closed
         for name, number in numbers:
             self.add(name, number)
+        if self.made_anew.due:
+            try:
+                self.made_anew.step_ends()
+            except BaseException as error:
+                self.session.guard.failed("layers that are made anew", error, self.made_anew.give_up)
         if self.loss_graph.due:
             self.settings.step_ends()
             self.loss_graph.step_ends()

@@ -16,7 +16,7 @@ class TooLarge(Exception):
     """There are more nodes than a walk takes."""
 
 
-def _nodes(tensors: torch.Tensor | Iterable[torch.Tensor]) -> Iterator[Any]:
+def nodes(tensors: torch.Tensor | Iterable[torch.Tensor]) -> Iterator[Any]:
     """Every node behind `tensors`, once. Raises TooLarge behind MAX_NODES."""
     given = (tensors,) if isinstance(tensors, torch.Tensor) else tensors
     todo = [t.grad_fn for t in given if isinstance(t, torch.Tensor) and t.grad_fn is not None]
@@ -43,7 +43,7 @@ def reaches(tensors: torch.Tensor | Iterable[torch.Tensor], node: Any) -> bool:
     if node is None:
         return False
     try:
-        return any(found is node for found in _nodes(tensors))
+        return any(found is node for found in nodes(tensors))
     except TooLarge:
         return True
 
@@ -52,7 +52,7 @@ def leaves(tensors: torch.Tensor | Iterable[torch.Tensor]) -> list[torch.Tensor]
     """What a backward of `tensors` gives gradients; of a large graph those among its first nodes."""
     found = []
     with contextlib.suppress(TooLarge):
-        for node in _nodes(tensors):
+        for node in nodes(tensors):
             leaf = getattr(node, "variable", None)
             if leaf is not None:
                 found.append(leaf)
@@ -62,7 +62,7 @@ def leaves(tensors: torch.Tensor | Iterable[torch.Tensor]) -> list[torch.Tensor]
 def gives(tensors: torch.Tensor | Iterable[torch.Tensor], leaf: torch.Tensor) -> bool:
     """Does a backward of `tensors` give `leaf` a gradient? False also where that takes too long to find out."""
     try:
-        return any(getattr(node, "variable", None) is leaf for node in _nodes(tensors))
+        return any(getattr(node, "variable", None) is leaf for node in nodes(tensors))
     except TooLarge:
         return False
 
@@ -73,7 +73,7 @@ def owners(tensors: torch.Tensor | Iterable[torch.Tensor], owner_of: dict[int, s
     every = set().union(*owner_of.values())
     found: set[int] = set()
     try:
-        for node in _nodes(tensors):
+        for node in nodes(tensors):
             leaf = getattr(node, "variable", None)
             if leaf is not None:
                 found |= owner_of.get(id(leaf), set())

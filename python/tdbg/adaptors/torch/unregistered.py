@@ -45,7 +45,7 @@ def _containers(model: torch.nn.Module, label: str) -> Iterator[tuple[str, list[
                 yield ".".join(part for part in (label, path, key) if part), found
 
 
-def _of_optimizers() -> set[int]:
+def of_optimizers() -> set[int]:
     """id() of what any optimizer has, also one that is still to step. Takes some tens of milliseconds."""
     return {id(parameter) for found in gc.get_objects() if torch.optim.Optimizer in type(found).__mro__
             for group in getattr(found, "param_groups", ()) for parameter in group["params"]}
@@ -78,7 +78,7 @@ class Unregistered:
                 found[where] = unknown
         if not found:
             return
-        used = {id(leaf) for leaf in leaves(tensors)} - _of_optimizers()
+        used = {id(leaf) for leaf in leaves(tensors)} - of_optimizers()
         found = {where: these for where, these in found.items() if used & these.keys()}
         if not found:
             return
