@@ -164,14 +164,14 @@ def derivative_without_a_graph(w: ap.Equation) -> None:
     w.graph = False
 
 
-@kind("wiring", "softmax_over_batch no_improvement", "F G", make=t.Masked)
+@kind("wiring", "reads_across_batch softmax_over_batch no_improvement", "F G", make=t.Masked)
 def attends_over_the_batch(w: t.Masked) -> None:
     """`batch_first` is forgotten: a word looks at the words of other texts in its place."""
     for block in w.model.blocks:
         block.look.batch_first = False
 
 
-@kind("wiring", "no_improvement", "F Q", make=ap.Forecast)
+@kind("wiring", "reads_across_batch no_improvement", "F Q", make=ap.Forecast)
 def reads_across_the_batch(w: ap.Forecast) -> None:
     """`batch_first` is forgotten: what a recurrence has seen before is the other rows, and not the series."""
     w.model.cell.batch_first = False

@@ -54,6 +54,10 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "give it the axis of the classes: softmax(x, dim=-1), or dim=1 of pictures"},
     {"softmax_of_one", kData, kCertain, "a softmax has one number to choose from",
      "take a sigmoid (binary_cross_entropy_with_logits), or one output for each class"},
+    {"reads_across_batch", kData, kLikely, "a sequence is read across the batch",
+     "batch_first=False takes [time, batch, features], and batch_first=True [batch, time, features]: set it "
+     "to what the "
+     "layer is given"},
     {"not_logits", kData, kCertain, "a loss is given probabilities where it takes logits",
      "give it what it takes: the last layer's own outputs (no softmax, sigmoid or ReLU behind it), or "
      "logarithms "

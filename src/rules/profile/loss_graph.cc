@@ -185,6 +185,43 @@ class LayerMadeAnew : public Detector {
   bool told_ = false;
 };
 
+// A recurrent layer or attention that runs over the samples of a batch.
+class ReadsAcrossBatch : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (!step.train() || told_) return;
+    const auto seen = step.series("batch_axis");
+    if (!seen) return;
+    looks_ = *seen > 0 ? looks_ + 1 : 0;
+    const std::string* const text = step.topic("batch_axis");
+    if (looks_ < kLooks || text == nullptr) return;
+    const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("shape") || !json["shape"].is_array() || json["shape"].size() < 2)
+      return;
+    told_ = true;
+    const bool batch_first = json.contains("batch_first") && json["batch_first"] == true;
+    const std::string over = json["shape"][batch_first ? 1 : 0].dump(),
+                      batch = json["shape"][batch_first ? 0 : 1].dump();
+    Finding finding = MakeFinding(step, "reads_across_batch", WordOf(json, "module"));
+    finding.measure = "steps in which it runs over the batch";
+    finding.value = looks_;
+    finding.comparison = ">=";
+    finding.threshold = kLooks;
+    finding.text = fmt::format(
+        "{} ({}, batch_first={}) is given {}, of which the {} are the samples of the batch: it runs from one "
+        "sample to the next, and takes the {} for samples",
+        WordOf(json, "module"), WordOf(json, "kind"), batch_first ? "True" : "False", ShapeIn(json), over,
+        batch);
+    findings->push_back(std::move(finding));
+  }
+
+  void Returns(int64_t) override { looks_ = 0; }
+
+ private:
+  int looks_ = 0;
+  bool told_ = false;
+};
+
 // A number that each row has beside the first input, and that is always one and the same: the time of a
 // denoiser, the class of a generator.
 class ArgumentConstant : public Detector {
@@ -248,6 +285,7 @@ void AddLossGraph(Detectors* to) {
   to->push_back(std::make_unique<LossGraph>());
   to->push_back(std::make_unique<TermWithoutGradient>());
   to->push_back(std::make_unique<LayerMadeAnew>());
+  to->push_back(std::make_unique<ReadsAcrossBatch>());
   to->push_back(std::make_unique<ArgumentConstant>());
 }
 

@@ -62,6 +62,26 @@ TEST(LossGraph, ALayerThatIsMadeAnewAtEachStep) {
     EXPECT_TRUE(run(other).empty()) << other;
 }
 
+TEST(LossGraph, ALayerThatRunsOverTheBatch) {
+  const auto run = [](const char* told, int every = 1) {
+    Training training(AddLossGraph);
+    training.contexts["batch_axis"] = told;
+    training.Run(10, [&](int step) { training.series["batch_axis"] = step % every == 0; });
+    return training.findings().empty() ? std::string() : training.findings()[0].text;
+  };
+  EXPECT_EQ(run(R"({"module": "Net_cell", "kind": "LSTM", "batch_first": false, "shape": [32, 24, 1]})"),
+            "Net_cell (LSTM, batch_first=False) is given [32,24,1], of which the 32 are the samples of the "
+            "batch: it "
+            "runs from one sample to the next, and takes the 24 for samples");
+  EXPECT_TRUE(
+      run(R"({"module": "Net_look", "kind": "MultiheadAttention", "batch_first": true, "shape": [24, 32, 8]})")
+          .find("of which the 32 are") != std::string::npos);
+  EXPECT_EQ(run(R"({"module": "Net_cell", "kind": "LSTM", "batch_first": false, "shape": [32, 24, 1]})", 2),
+            "")
+      << "a length that is the batch's by chance";
+  EXPECT_EQ(run("7"), "") << "what another version may say";
+}
+
 // A model whose first input varies, or not, and another argument from `least` to `most`.
 std::string Argument(const std::function<double(int)>& least, const std::function<double(int)>& most,
                      bool varies = true, double rows = 32, const char* loss = "MSELoss_output") {

@@ -4,10 +4,12 @@ Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_s
 samples of the first inputs of root forwards: Context.take_batch), gradients_absent, gradients_kept (1: they were not
 reset; of several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed, and what it
 predicts: data.py, arguments.py; what evaluations are fed: held_out.py; of the mode that modules are in:
-module_modes.py; of what lies between the last layer and the loss: loss_graph.py; of random numbers: random_numbers.py.
+module_modes.py; of what lies between the last layer and the loss: loss_graph.py; of random numbers: random_numbers.py;
+of the axis that sequences lie along: batch_axis.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
 loss_broadcast (shapes), optimizer_uncounted (how many steps had no gradient at all, so far), optimizer/<optimizer>
-(class, groups, options), settings (of modules and of functions: settings.py), made_anew (layers: made_anew.py).
+(class, groups, options), settings (of modules and of functions: settings.py), made_anew (layers: made_anew.py),
+batch_axis.
 An absent gradient and a gradient of zeros are different: the first is listed here.
 """
 
@@ -27,6 +29,7 @@ from ..guard import pass_on
 from ..steps import EVAL, TRAIN
 from ..structure import first
 from .arguments import Arguments
+from .batch_axis import BatchAxis
 from .data import Data
 from .held_out import HeldOut, Numbers
 from .kept import KeptGradients
@@ -116,6 +119,7 @@ class Context(BaseContext):
         self.arguments, self.held_out = Arguments(), HeldOut()
         self.random_numbers = RandomNumbers(session)
         self.made_anew = MadeAnew(session)
+        self.batch_axis = BatchAxis(session)
         self._kept_of = KeptGradients(_mark_of_first)
         self._looked_in = -1    # Session.steps_closed at the step that these were told of last
 
@@ -245,12 +249,12 @@ class Context(BaseContext):
         self.topic("versions", {"torch": torch.__version__, "python": platform.python_version(),
                                 "threads": torch.get_num_threads()})
 
-    def saw_batch(self, args: tuple[Any, ...], kwargs: dict[str, Any], counts: bool = False) -> None:
-        """A training forward begins, `counts` where its step is an optimizer's."""
+    def saw_batch(self, args: tuple[Any, ...], kwargs: dict[str, Any], module: torch.nn.Module | None = None) -> None:
+        """A training forward begins, of `module` if its step is an optimizer's."""
         self.session.losses.origins.given(args, kwargs)
         self.take_batch(self.batch_of(args, kwargs))
-        if counts and self.enabled and self.random_numbers.due:
-            self._look_at_random_numbers(self.random_numbers.forward_begins)
+        if module is not None and self.enabled:
+            self._forward_begins(module, args, kwargs)
         if self.data.due and self.enabled:
             try:
                 self.arguments.given(args, kwargs)
@@ -258,6 +262,15 @@ class Context(BaseContext):
                 self.data.given(args, kwargs)
             except BaseException as error:
                 self.session.guard.failed("the model's input", error, self.data.give_up)
+
+    def _forward_begins(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self.random_numbers.due:
+            self._look_at_random_numbers(self.random_numbers.forward_begins)
+        if self.batch_axis.due:
+            try:
+                self.batch_axis.forward_begins(module, args, kwargs)
+            except BaseException as error:
+                self.session.guard.failed("axes of sequences", error, self.batch_axis.give_up)
 
     @unseen
     def evaluated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Numbers | None:
@@ -289,6 +302,8 @@ class Context(BaseContext):
                                    options_of(function, args, kwargs))
             except BaseException as error:
                 session.guard.failed("labels", error, self.data.give_up)
+        if self.batch_axis.due and function in COMPARED:
+            self.batch_axis.compared(args[1] if len(args) > 1 else kwargs.get("target"))
         if self.loss_graph.due:
             try:
                 if self.settings.due:
@@ -459,6 +474,8 @@ class Context(BaseContext):
                 self.made_anew.step_ends()
             except BaseException as error:
                 self.session.guard.failed("layers that are made anew", error, self.made_anew.give_up)
+        if self.batch_axis.due:
+            self.batch_axis.step_ends()
         if self.loss_graph.due:
             self.settings.step_ends()
             self.loss_graph.step_ends()

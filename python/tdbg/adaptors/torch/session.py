@@ -417,7 +417,7 @@ class Session(LoopSession):
             self._forward = TRAIN
             self.clock.training_goes_on()
             if not self.idle[TRAIN]:
-                self.context.saw_batch(args, kwargs, counts=True)
+                self.context.saw_batch(args, kwargs, module)
                 self.black_box.forward_begins(module, args, kwargs)
             if self.verify is not None:
                 self.verify.forward_begins(module, args, kwargs)
@@ -436,6 +436,7 @@ class Session(LoopSession):
         if self.run is None or self.elsewhere():
             return
         self.modules.forward_ended()
+        self.context.batch_axis.forward_ended()
         mode, self._forward = self._forward, None
         if mode == TRAIN:
             if self.verify is not None:
@@ -586,6 +587,7 @@ class Session(LoopSession):
         self.entries.remove()
         self.unknown.forget()
         self.modules.remove()
+        self.context.batch_axis.give_up()
         self.black_box.forget()
         if self.verify is not None:
             self.verify.step_over()
