@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/text.h"
 #include "rules/profile/detector.h"
 
 namespace tdbg::rules::profile {
@@ -185,6 +186,38 @@ class LayerMadeAnew : public Detector {
   bool told_ = false;
 };
 
+// Parameters that get a gradient, and that neither a model nor an optimizer has: those in a plain list.
+class LoneParameters : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (!step.train() || told_) return;
+    const std::string* const text = step.topic("lone_parameters");
+    if (text == nullptr) return;
+    told_ = true;
+    const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || AmountOf(json, "parameters") < 1) return;
+    const auto count = static_cast<uint64_t>(AmountOf(json, "parameters"));
+    const bool placed = json.contains("where") && json["where"].is_array() && !json["where"].empty() &&
+                        json["where"][0].is_string();
+    const std::string where = placed ? json["where"][0].get<std::string>() : std::string();
+    const bool shaped = json.contains("shapes") && json["shapes"].is_array() && !json["shapes"].empty();
+    Finding finding = MakeFinding(step, "no_optimizer", where);
+    finding.measure = "parameters that no module and no optimizer has";
+    finding.value = static_cast<double>(count);
+    finding.comparison = ">";
+    finding.text = fmt::format(
+        "{}{}{} {} a gradient and {} in no optimizer, because no module has {}: nn.ParameterList registers "
+        "those of a list, and an attribute has to be the nn.Parameter itself, not what .to() makes of it",
+        base::Counted(count, "parameter"), shaped ? " of shape " + json["shapes"][0].dump() : std::string(),
+        placed ? " in " + where : std::string(), count == 1 ? "gets" : "get", count == 1 ? "is" : "are",
+        count == 1 ? "it" : "them");
+    findings->push_back(std::move(finding));
+  }
+
+ private:
+  bool told_ = false;
+};
+
 // A recurrent layer or attention that runs over the samples of a batch.
 class ReadsAcrossBatch : public Detector {
  public:
@@ -285,6 +318,7 @@ void AddLossGraph(Detectors* to) {
   to->push_back(std::make_unique<LossGraph>());
   to->push_back(std::make_unique<TermWithoutGradient>());
   to->push_back(std::make_unique<LayerMadeAnew>());
+  to->push_back(std::make_unique<LoneParameters>());
   to->push_back(std::make_unique<ReadsAcrossBatch>());
   to->push_back(std::make_unique<ArgumentConstant>());
 }

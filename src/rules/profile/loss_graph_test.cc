@@ -62,6 +62,22 @@ TEST(LossGraph, ALayerThatIsMadeAnewAtEachStep) {
     EXPECT_TRUE(run(other).empty()) << other;
 }
 
+TEST(LossGraph, ParametersThatStandAlone) {
+  const auto run = [](const char* told) {
+    Training training(AddLossGraph);
+    training.Run(20, [&](int step) {
+      if (step == 12) training.contexts["lone_parameters"] = told;
+    });
+    return training.findings().empty() ? std::string() : training.findings()[0].text;
+  };
+  EXPECT_TRUE(
+      run(R"({"where": ["Net.scales"], "parameters": 2, "shapes": [[8], [8]], "elements": 16})")
+          .starts_with("2 parameters of shape [8] in Net.scales get a gradient and are in no optimizer"));
+  EXPECT_TRUE(run(R"({"where": [], "parameters": 1, "shapes": [[8]], "elements": 8})")
+                  .starts_with("1 parameter of shape [8] gets a gradient and is in no optimizer"));
+  EXPECT_EQ(run("7"), "") << "what another version may say";
+}
+
 TEST(LossGraph, ALayerThatRunsOverTheBatch) {
   const auto run = [](const char* told, int every = 1) {
     Training training(AddLossGraph);

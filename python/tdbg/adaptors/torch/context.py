@@ -9,7 +9,7 @@ of the axis that sequences lie along: batch_axis.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
 loss_broadcast (shapes), optimizer_uncounted (how many steps had no gradient at all, so far), optimizer/<optimizer>
 (class, groups, options), settings (of modules and of functions: settings.py), made_anew (layers: made_anew.py),
-batch_axis.
+lone_parameters (lone.py), batch_axis.
 An absent gradient and a gradient of zeros are different: the first is listed here.
 """
 
@@ -33,6 +33,7 @@ from .batch_axis import BatchAxis
 from .data import Data
 from .held_out import HeldOut, Numbers
 from .kept import KeptGradients
+from .lone import LoneParameters
 from .loss_graph import FUNCTIONS, LossGraph
 from .made_anew import MadeAnew
 from .module_modes import ModuleModes
@@ -118,7 +119,7 @@ class Context(BaseContext):
         self.settings, self.loss_graph = Settings(session), LossGraph(session)
         self.arguments, self.held_out = Arguments(), HeldOut()
         self.random_numbers = RandomNumbers(session)
-        self.made_anew = MadeAnew(session)
+        self.made_anew, self.lone = MadeAnew(session), LoneParameters(session)
         self.batch_axis = BatchAxis(session)
         self._kept_of = KeptGradients(_mark_of_first)
         self._looked_in = -1    # Session.steps_closed at the step that these were told of last
@@ -213,6 +214,11 @@ class Context(BaseContext):
                 self.made_anew.look(tensors)
             except BaseException as error:
                 session.guard.failed("layers that are made anew", error, self.made_anew.give_up)
+        if self.lone.due:
+            try:
+                self.lone.look(tensors)
+            except BaseException as error:
+                session.guard.failed("parameters that stand alone", error, self.lone.give_up)
 
     def _give_up_looking(self) -> None:
         self.settings.give_up()
@@ -474,6 +480,11 @@ class Context(BaseContext):
                 self.made_anew.step_ends()
             except BaseException as error:
                 self.session.guard.failed("layers that are made anew", error, self.made_anew.give_up)
+        if self.lone.due:
+            try:
+                self.lone.step_ends()
+            except BaseException as error:
+                self.session.guard.failed("parameters that stand alone", error, self.lone.give_up)
         if self.batch_axis.due:
             self.batch_axis.step_ends()
         if self.loss_graph.due:
