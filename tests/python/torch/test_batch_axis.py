@@ -255,3 +255,21 @@ def test_where_anything_is_compiled_there_are_no_hooks(watch):
     model = Recurrent()
     model.head = torch.compile(model.head, backend="eager")
     assert looks(watch, model) == NONE
+
+
+def test_a_compiled_model_is_compiled_once(watch):
+    def compiled(model):
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        optimizer, call = torch.optim.SGD(model.parameters(), lr=0.01), torch.compile(model, backend="eager")
+        for _ in range(12):
+            optimizer.zero_grad()
+            F.cross_entropy(call(torch.ones(ROWS, TIME, SIZE)), torch.zeros(ROWS, dtype=torch.long)).backward()
+            optimizer.step()
+        return dict(torch._dynamo.utils.counters["frames"]), dict(torch._dynamo.utils.counters["graph_break"])
+
+    def make():
+        return Attentive(lambda: nn.MultiheadAttention(SIZE, 2, batch_first=True))
+    without = compiled(make())
+    watch()
+    assert compiled(make()) == without

@@ -229,3 +229,26 @@ def test_the_current_device_is_asked_unless_a_graph_is_captured(monkeypatch):
     assert _random_numbers._marks()["cuda"] == _random_numbers._mark(generators[1].get_state())
     captured.append(1)
     assert set(_random_numbers._marks()) == {"cpu"}
+
+
+def compiled(seeds):
+    """(how often the compiler broke off, what came out)"""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    found = torch.compile(seeds, backend="eager")(torch.ones(3))
+    return sum(torch._dynamo.utils.counters["graph_break"].values()), found.tolist()
+
+
+def test_the_compiler_breaks_off_where_it_did(watch):
+    def seeds(x):
+        torch.manual_seed(0)
+        state = torch.get_rng_state()
+        x = x + torch.rand(3)
+        torch.set_rng_state(state)
+        return x + torch.rand(3)
+    without = compiled(seeds)
+    session, model = watch(), Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model(torch.ones(16, 6)).sum().backward()
+    optimizer.step()
+    assert compiled(seeds) == without and session.context.random_numbers.due

@@ -26,7 +26,7 @@ import torch
 
 from ..inert import Inert
 from ..structure import first
-from .dynamo import has_compiled
+from .dynamo import has_compiled, run_uncompiled
 from .losses import in_backward
 from .modules import is_tracing
 
@@ -90,6 +90,9 @@ class _Hook(Inert):
     def __call__(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         if not _is_compiling() and not is_tracing() and in_backward() == -1:
             self.owner.called(module, args, kwargs or {})
+
+
+run_uncompiled(_Hook.__call__)
 
 
 class _Calls:

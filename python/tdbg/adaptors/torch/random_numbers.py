@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .dynamo import run_uncompiled
 from .unseen import hidden
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ def patch(patches: Patches, session: Session) -> None:
                     except BaseException as error:
                         session.guard.failed("random numbers", error, looked_at.give_up)
                 return result
+            run_uncompiled(watched)
             return watched
         return make
 
