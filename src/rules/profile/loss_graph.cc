@@ -78,6 +78,16 @@ std::string OutOfReach(const nlohmann::json& told) {
       function, range, 100 * AmountOf(told, "share"), AmountOf(told, "least"), AmountOf(told, "most"));
 }
 
+std::string InPairs(const nlohmann::json& told) {
+  const auto shape = [&](const char* key) {
+    return told.contains(key) ? told[key].dump() : std::string("?");
+  };
+  return fmt::format(
+      "the loss is made of differences of shape {}, of predictions of shape {}: each is compared with every "
+      "target, and not only with its own",
+      shape("result"), shape("input"));
+}
+
 constexpr Fact kFacts[] = {
     {"softmax_over_batch", "softmax_over_batch", "context/loss_graph/softmax_over_batch",
      "steps with a softmax over the batch", OverBatch},
@@ -86,6 +96,7 @@ constexpr Fact kFacts[] = {
     {"not_logits", "not_logits", "context/loss_input/wrong", "batches in a row", NoLogits},
     {"out_of_reach", "targets_out_of_reach", "context/loss_graph/out_of_reach",
      "batches whose targets cannot be reached", OutOfReach},
+    {"pairs", "loss_broadcast", "context/loss_graph/pairs", "steps with a loss of pairs", InPairs},
 };
 
 class LossGraph : public Detector {

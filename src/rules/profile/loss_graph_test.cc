@@ -26,6 +26,7 @@ TEST(LossGraph, FactsOfThreeStepsInARow) {
   EXPECT_EQ(Seen("not_logits", R"({"function": "cross_entropy", "given": "ReLU"})"), "not_logits at 2");
   EXPECT_EQ(Seen("out_of_reach", R"({"function": "tanh", "least": -3, "most": 3, "share": 0.4})"),
             "targets_out_of_reach at 2");
+  EXPECT_EQ(Seen("pairs", R"({"input": [32, 1], "result": [32, 32]})"), "loss_broadcast at 2");
   EXPECT_EQ(Seen("softmax_of_one", "7"), "") << "what another version may say";
 }
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..structure import every, first
-from .graph import signed
+from .graph import is_captured, signed
 from .params import unreadable
 from .predictions import CLASSIFY, MEASURES, Options, compare
 
@@ -65,10 +65,6 @@ def _plain(tensor: torch.Tensor) -> bool:
     """Strided memory of numbers that have an order."""
     return (unreadable(tensor) is None and tensor.layout is torch.strided and not tensor.is_meta
             and tensor.dtype in _READ and not tensor.is_neg() and tensor.numel() > 0)
-
-
-def _is_captured(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "cuda" and bool(torch.cuda.is_current_stream_capturing())
 
 
 def _alone(tensor: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -205,7 +201,7 @@ class Data:
                     self._labels(function, target.detach(), ignored)
                 if self._is_part_due(given):
                     self._predictions(function, given, target, options, ignored)
-            if self._steps >= EARLY or _is_captured(given):
+            if self._steps >= EARLY or is_captured(given):
                 return
             if function == "binary_cross_entropy_with_logits" and self._is_due(given):
                 self._logits_of_two(function, given)
@@ -267,7 +263,7 @@ class Data:
         size: int = tensor.numel() * tensor.dtype.itemsize
         if not self.due or size > LARGEST:
             return False
-        if _is_captured(tensor):
+        if is_captured(tensor):
             return False
         if self._steps < (EARLY if size <= SMALL else 2):
             return True
@@ -277,7 +273,7 @@ class Data:
 
     def _is_part_due(self, tensor: torch.Tensor) -> bool:
         """Of tensors of which no more than a part is looked at, whatever their size."""
-        if not self.due or _is_captured(tensor):
+        if not self.due or is_captured(tensor):
             return False
         return self._steps < EARLY or tensor.device.type == "cpu" or self._steps % EVERY_ON_A_DEVICE == 0
 

@@ -4,7 +4,7 @@ tell."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,23 @@ def nodes(tensors: torch.Tensor | Iterable[torch.Tensor]) -> Iterator[Any]:
                 todo.append(behind)
         if len(seen) > MAX_NODES:
             raise TooLarge
+
+
+def name_of(node: Any) -> str:
+    """`Softmax` of SoftmaxBackward0."""
+    name: str = node.name()
+    return name.rpartition("::")[2].partition("Backward")[0]
+
+
+def shape_of(node: Any, number: int = 0) -> tuple[int, ...]:
+    """Of its `number`-th result; () where the graph does not tell."""
+    metadata: Sequence[Any] = getattr(node, "_input_metadata", ())
+    return tuple(metadata[number].shape) if number < len(metadata) else ()
+
+
+def is_captured(tensor: torch.Tensor) -> bool:
+    """Would an operation of ours become a part of a CUDA graph?"""
+    return tensor.device.type == "cuda" and bool(torch.cuda.is_current_stream_capturing())
 
 
 def signed(saved: int) -> int:

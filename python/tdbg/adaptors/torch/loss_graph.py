@@ -6,11 +6,13 @@
 
 Facts are softmax_over_batch and softmax_of_one (along which axis, of which shape), not_logits (what a loss function was
 given, where its graph or its values say that it is none of what it takes), out_of_reach (targets that the last layer's
-function cannot give: its range, theirs, and which share of them). `constant` is there where what is differentiated is a
+function cannot give: its range, theirs, and which share of them), pairs (each prediction is compared with each target,
+in a loss that the script computes by itself: both shapes). `constant` is there where what is differentiated is a
 sum of nothing but results of torch's loss functions and of what has no graph.
 
 Only one path is followed, whose nodes have one input that is differentiated each (a sum of terms has several). Names
-and sizes are read, and nothing that the graph keeps: a checkpoint would compute that again.
+and sizes are read; of what the graph keeps only differences, where no hook unpacks them (own_losses.py): a checkpoint
+would compute that again.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .graph import signed
+from .graph import is_captured, name_of, shape_of, signed
+from .own_losses import Pairs, are_pairs, differences, pairs_of
 from .params import unreadable
 from .predictions import MEASURES
 
@@ -64,21 +67,9 @@ FUNCTIONS = frozenset((*_CUT, *MEASURES))
 _RETURNED = "tdbg.returned"     # among a node's notes: the number that a loss function returned
 
 
-def _name(node: Any) -> str:
-    """`Softmax` of SoftmaxBackward0."""
-    name: str = node.name()
-    return name.partition("Backward")[0]
-
-
 def _inputs(node: Any) -> list[Any]:
     """Those that are differentiated."""
     return [behind for behind, _ in node.next_functions if behind is not None]
-
-
-def _shape(node: Any) -> tuple[int, ...]:
-    """Of what it gave; () where the graph does not tell."""
-    metadata: Sequence[Any] = getattr(node, "_input_metadata", ())
-    return tuple(metadata[0].shape) if len(metadata) == 1 else ()
 
 
 def _axis(node: Any, rank: int) -> int:
@@ -94,7 +85,7 @@ def _softmaxes(tensors: torch.Tensor | Sequence[torch.Tensor]) -> Iterator[Any]:
         if not todo:
             return
         node, last = todo.pop()
-        name = _name(node)
+        name = name_of(node)
         if name == "LogSoftmax" or (name == "Softmax" and last in _SCORES):
             yield node
         elif name in _ABOVE:
@@ -106,7 +97,7 @@ def _softmaxes(tensors: torch.Tensor | Sequence[torch.Tensor]) -> Iterator[Any]:
 def _is_parameter(node: Any) -> bool:
     """Is it a parameter that arrives here, transposed or in another type?"""
     for _ in range(4):
-        name = _name(node)
+        name = name_of(node)
         if name.endswith("AccumulateGrad"):
             return True
         behind = _inputs(node)
@@ -120,7 +111,7 @@ def _behind_a_layer(node: Any) -> bool:
     """Is it given what a layer with a weight gave, in its shape? A matrix of likenesses has rows on both sides."""
     for _ in range(LAYERS_IN):
         behind = [one for one in _inputs(node) if not _is_parameter(one)]
-        name = _name(node)
+        name = name_of(node)
         if name in _LAYERS:
             return any(map(_is_parameter, _inputs(node)))
         if len(behind) != 1 or name not in (*_SAME, *_SCALES, "Softmax", "LogSoftmax"):
@@ -135,7 +126,7 @@ def _cut_by(given: torch.Tensor) -> str:
     for _ in range(LAYERS_IN):
         if node is None:
             return ""
-        name = _name(node)
+        name = name_of(node)
         if name in _RANGES:
             return name
         behind = _inputs(node)
@@ -145,10 +136,11 @@ def _cut_by(given: torch.Tensor) -> str:
     return ""
 
 
-def _readable(tensor: Any) -> bool:
+def _readable(tensor: Any, *devices: str) -> bool:
+    """Of the host, or one of `devices`."""
     return (type(tensor) in (torch.Tensor, torch.nn.Parameter) and unreadable(tensor) is None
-            and tensor.layout is torch.strided and tensor.device.type == "cpu" and tensor.is_floating_point()
-            and tensor.numel() > 0)
+            and tensor.layout is torch.strided and tensor.device.type in ("cpu", *devices)
+            and tensor.is_floating_point() and tensor.numel() > 0)
 
 
 def _some(tensor: torch.Tensor) -> torch.Tensor:
@@ -176,7 +168,7 @@ def _terms(node: Any) -> tuple[list[float | None], bool]:
     while todo and len(found) < NODES:
         node = todo.pop()
         value = _returned(node)
-        if value is not None or _name(node) != "Add":
+        if value is not None or name_of(node) != "Add":
             found.append(value)
             continue
         without |= any(behind is None for behind, _ in node.next_functions)
@@ -198,6 +190,7 @@ class LossGraph:
         self._steps = 0
         self._told: dict[str, Any] = {}         # fact -> what is told of it, as it was seen first
         self._seen: set[str] = set()            # in the step at hand
+        self._late: dict[str, torch.Tensor] = {}    # of facts of a device's values: 1 or 0, once they are there
         self._constant: float | None = None
 
     def give_up(self) -> None:
@@ -209,15 +202,20 @@ class LossGraph:
         if whole is not None and _on_host(whole) and whole.grad_fn is not None:
             self._without_gradient(whole)
         for node in _softmaxes(tensors):
-            shape = _shape(node)
+            shape = shape_of(node)
             axis = _axis(node, len(shape)) if shape else 0
             if not shape or not 0 <= axis < len(shape) or not _behind_a_layer(node):
                 continue
-            over = {"function": "log_softmax" if _name(node) == "LogSoftmax" else "softmax", "shape": list(shape)}
+            over = {"function": "log_softmax" if name_of(node) == "LogSoftmax" else "softmax", "shape": list(shape)}
             if shape[axis] == 1:
                 self._see("softmax_of_one", over)
             elif axis == 0 and len(shape) in (2, 4) and shape[0] == rows and shape[1] > 1:
                 self._see("softmax_over_batch", over)
+        for difference in differences(tensors):
+            pairs = pairs_of(difference)
+            if pairs is not None:
+                self._compared_in_pairs(pairs)
+                break
 
     def returned(self, result: Any) -> None:
         """A loss function returned `result` in a training."""
@@ -255,9 +253,11 @@ class LossGraph:
             self._constant = None
         if self._told:
             for fact in self._told:
-                self._session.context.add("context/loss_graph/" + fact, int(fact in self._seen))
+                told = self._late.get(fact, 1) if fact in self._seen else 0
+                self._session.context.add("context/loss_graph/" + fact, told)
             self._session.context.topic("loss_graph", dict(self._told))
             self._seen.clear()
+            self._late.clear()
             if not self.due:
                 self._told = {}
 
@@ -266,6 +266,16 @@ class LossGraph:
     def _see(self, fact: str, told: dict[str, Any]) -> None:
         self._told.setdefault(fact, told)
         self._seen.add(fact)
+
+    def _compared_in_pairs(self, pairs: Pairs) -> None:
+        if not _readable(pairs.values, "cuda") or is_captured(pairs.values):
+            return
+        told = are_pairs(pairs)
+        if told.device.type != "cpu":
+            self._late["pairs"] = told
+        elif not told.item():
+            return
+        self._see("pairs", {"input": list(pairs.input), "result": list(pairs.result)})
 
     def _without_gradient(self, whole: torch.Tensor) -> None:
         terms, without = _terms(whole.grad_fn)

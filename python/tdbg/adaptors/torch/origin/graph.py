@@ -109,6 +109,17 @@ def _read(node: Any, attribute: str, raw: Any) -> Any:
     return True
 
 
+def kept_as(node: Any, name: str) -> torch.Tensor | Unseen | None:
+    """What a node of torch's kept under `name`; None where it has none."""
+    try:
+        raw = getattr(node, "_raw_saved_" + name, None)
+        seen = None if raw is None else _read(node, name, raw)
+        value = seen if seen is not True else getattr(node, "_saved_" + name)
+    except RuntimeError as error:
+        return _refused(error)
+    return value if isinstance(value, (torch.Tensor, Unseen)) else None
+
+
 def saved(node: Any) -> Iterator[tuple[str, torch.Tensor | Unseen]]:
     """(name, what it kept under it), in the node's own words: self, other, weight, result."""
     if is_python(node):

@@ -1,0 +1,208 @@
+"""Losses that a script computes by itself, `((a - b) ** 2).mean()`: recognised in the graph that backward is about to
+go through.
+
+Names and shapes of nodes say what was computed; what a node kept is read only where no hook unpacks it (`kept_as`), so
+that nothing is computed again. A loss that is recognised is a mean or a sum over what is made of each element's
+difference, but for factors that are numbers: a weight of each row, or anything else between, is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from .graph import name_of, shape_of
+from .origin.graph import Unseen, kept_as
+
+NODES = 32              # between what is differentiated and the difference
+TERMS = 8
+#: Rows, columns and what else of pairs is looked at.
+PART, REST = 32, 16
+SOME = 64               # elements by which two differences are taken for one
+FEW = 3                 # rows of which each is compared with each: nothing is learnt of the axis' length
+ROUNDED = 0.01          # what pairs may differ by from a sum of what each of the two gives
+
+_SHAPES = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Alias", "Clone", "ToCopy")
+#: Functions of one element, and what picks some.
+_PASS_ON = frozenset((*_SHAPES, "Select", "Slice", "Relu", "Tanh", "Sigmoid", "Softplus", "Mul", "Div", "Add", "Sub"))
+
+
+class Difference(NamedTuple):
+    """One term of what is differentiated: a measure of one difference."""
+
+    function: str           # of torch's, that takes the mean of the same: mse_loss, l1_loss
+    power: Any              # the node that kept the difference,
+    made: Any               # and the one that made it
+    side: int               # which of its two sides is differentiated
+    whole: bool             # is it all that is differentiated, but for a factor?
+
+    def values(self) -> torch.Tensor | None:
+        """The difference, of the shape in which it was made; None where it cannot be read without effects."""
+        kept = kept_as(self.power, "self")
+        return None if kept is None or isinstance(kept, Unseen) else kept.detach().reshape(shape_of(self.made))
+
+    @property
+    def predicted(self) -> tuple[Any, int]:
+        """The node that gave the differentiated side, and which of its results that is."""
+        node, number = self.made.next_functions[self.side]
+        return node, number
+
+
+def _differentiated(node: Any) -> list[Any]:
+    return [behind for behind, _ in node.next_functions if behind is not None]
+
+
+def _factor(node: Any) -> bool:
+    """Is it a product with a number, or a quotient by one?"""
+    if not shape_of(node):
+        return True
+    other = kept_as(node, "self" if node.next_functions[0][0] is None else "other")
+    return isinstance(other, torch.Tensor) and not other.dim()
+
+
+def _terms(root: Any) -> Iterator[tuple[Any, bool]]:
+    """What is summed to it, and whether that is all."""
+    todo, whole = [root], True
+    for _ in range(TERMS):
+        if not todo:
+            return
+        node = todo.pop()
+        if name_of(node) in ("Add", "Sub") and not shape_of(node):
+            behind = _differentiated(node)
+            whole = whole and len(node.next_functions) == len(behind) == 1
+            todo += behind
+        else:
+            yield node, whole
+
+
+def _is_square(product: Any) -> bool:
+    """Of one factor with itself, or with what was computed anew in the same way."""
+    (one, n), (other, m) = product.next_functions
+    if n != m:
+        return False
+    if one is other:
+        return True
+    if name_of(one) != "Sub" or name_of(other) != "Sub" or one.next_functions != other.next_functions:
+        return False
+    first, second = kept_as(product, "self"), kept_as(product, "other")
+    if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor) or first.device.type != "cpu":
+        return False
+    return first.shape == second.shape and bool((first.reshape(-1)[:SOME] == second.reshape(-1)[:SOME]).all())
+
+
+def _measured(node: Any) -> tuple[str, Any] | None:
+    """(function, node that kept the difference) where each element counts the same; None of anything else."""
+    averaged = False
+    for _ in range(NODES):
+        name, behind = name_of(node), _differentiated(node)
+        if name == "Pow" and averaged:
+            return ("mse_loss", node) if getattr(node, "_saved_exponent", None) == 2 and len(behind) == 1 else None
+        if name == "Mul" and averaged and len(behind) == 2:
+            return ("mse_loss", node) if _is_square(node) else None
+        if name == "Abs" and averaged:
+            return "l1_loss", node
+        if len(behind) != 1:
+            return None
+        if name in ("Mean", "Sum"):
+            averaged = True
+        elif name in ("Mul", "Div"):
+            if not _factor(node):
+                return None
+        elif name not in _SHAPES and not (name == "Sqrt" and not shape_of(node)):
+            return None
+        node = behind[0]
+    return None
+
+
+def _made(power: Any) -> tuple[Any, int] | None:
+    """(the subtraction whose result it is of, which side of that is differentiated)."""
+    node = power.next_functions[0][0]
+    for _ in range(NODES):
+        if node is None:
+            return None
+        name = name_of(node)
+        if name == "Sub":
+            sides = [n for n, (behind, _) in enumerate(node.next_functions) if behind is not None]
+            if len(node.next_functions) != 2 or len(sides) != 1 or getattr(node, "_saved_alpha", None) != 1:
+                return None
+            return node, sides[0]
+        if name not in _SHAPES or name == "Unsqueeze":
+            return None
+        node = node.next_functions[0][0]
+    return None
+
+
+def differences(tensors: torch.Tensor | Sequence[torch.Tensor]) -> Iterator[Difference]:
+    """Those that what is differentiated is made of."""
+    whole = tensors if isinstance(tensors, torch.Tensor) else tensors[0] if len(tensors) == 1 else None
+    if not isinstance(whole, torch.Tensor) or whole.grad_fn is None or whole.numel() != 1:
+        return
+    for root, alone in _terms(whole.grad_fn):
+        measured = _measured(root)
+        made = None if measured is None else _made(measured[1])
+        if measured is not None and made is not None:
+            yield Difference(*measured, *made, alone)
+
+
+# Pairs ------------------------------------------------------------------------------------------------------
+
+
+def _is_apart_on_purpose(node: Any) -> bool:
+    """Is there a parameter, or an axis that the script put in, where predictions are expected?"""
+    for _ in range(NODES):
+        name = name_of(node)
+        if name in ("AccumulateGrad", "Unsqueeze", "T", "Transpose", "Permute", "Expand"):
+            return True
+        behind = _differentiated(node)
+        if name not in _PASS_ON or not behind:
+            return False
+        if len(shape_of(node)) > len(shape_of(*node.next_functions[0])) > 0:
+            return True
+        node = behind[0]
+    return False
+
+
+class Pairs(NamedTuple):
+    """Each prediction compared with each target."""
+
+    input: tuple[int, ...]      # shape of the predictions
+    result: tuple[int, ...]
+    rows: int                   # axis of `result` that predictions have,
+    targets: int                # and the one that they have not
+    values: torch.Tensor
+
+
+def pairs_of(difference: Difference) -> Pairs | None:
+    """A loss of all pairs of N predictions and N targets, by its shapes; `are_pairs` asks its values.
+
+    The mean of such squares is, but for a constant, that of each prediction from the mean of all targets, so that
+    nobody trains on it on purpose. Of absolute differences some do, as one of several terms (an energy distance).
+    """
+    node, number = difference.predicted
+    given, result = shape_of(node, number), shape_of(difference.made)
+    if not difference.whole and difference.function != "mse_loss":
+        return None
+    if not given or len(given) > len(result) or _is_apart_on_purpose(node):
+        return None
+    aligned = (1,) * (len(result) - len(given)) + given
+    added = [axis for axis, size in enumerate(aligned) if size == 1 and result[axis] > 1]
+    rows = next((axis for axis, size in enumerate(aligned) if size > 1), None)
+    if len(added) != 1 or rows is None or result[added[0]] != result[rows] or result[rows] < FEW:
+        return None
+    values = difference.values()
+    if values is None or not values.is_floating_point():
+        return None
+    return Pairs(given, result, rows, added[0], values)
+
+
+def are_pairs(pairs: Pairs) -> torch.Tensor:
+    """1 where each element is a prediction less a target, neither of which knows of the other's row; else 0. One number
+    for several rows of its own, as many people's votes are, is 0. A tensor, of the device of the values."""
+    part = pairs.values.movedim((pairs.rows, pairs.targets), (0, 1))[:PART, :PART]
+    part = part.reshape(*part.shape[:2], -1)[..., :REST].double()
+    spread = (part[0] - part[0, :1]).abs().amax()
+    apart = part - part[:1]                         # of predictions, whatever the target
+    most = (apart - apart[:, :1]).abs().amax()
+    return ((most <= ROUNDED * spread) & (spread > 0)).double()     # of NaN: 0
