@@ -85,6 +85,13 @@ class AgainstGuessing {
   /// False of both where it is not known.
   bool IsBetterThan(double times) const;
   bool IsWorseThan(double times) const { return IsKnown() && !IsBetterThan(times); }
+  /// May a loss be as high as it is, less than so many times what guessing has? Where nothing is known of the
+  /// targets only that of a script's own: a function of torch's is given targets that would have been looked
+  /// at.
+  bool MayBe(const Loss& loss, double times) const {
+    if (loss.kind != LossKind::kRegression) return false;
+    return IsKnown() ? IsBetterThan(times) : loss.own;
+  }
 
  private:
   static constexpr size_t kLooks = 3;

@@ -192,6 +192,7 @@ void Digest::Take(const StepContext& step) {
     (std::isnan(*whole) ? one.numbers.nan : one.numbers.infinite) = 1;
     nonfinite_.push_back(one);
   }
+  if (train()) LearnOwnLoss();
   the_loss_ = nullptr;
   if (losses_.size() != 1 || stepped_.size() > 1 || losses_.front().kind == LossKind::kOther) return;
   const Loss& loss = losses_.front();
@@ -204,6 +205,25 @@ void Digest::Take(const StepContext& step) {
     if (std::abs(share - *share_) > 0.1 * std::abs(*share_)) return;
   }
   the_loss_ = &losses_.front();
+}
+
+// What the script computes by itself has no name that says what it is. The training process looks at its
+// graph as seldom as at its inputs.
+void Digest::LearnOwnLoss() {
+  if (losses_.size() != 1 || !losses_.front().name.starts_with("backward_loss")) return;
+  Loss& loss = losses_.front();
+  if (const auto looked = series("own_loss")) {
+    LossKind& kind = own_kinds_[loss.name] = LossKind::kOther;
+    const std::string* const text = *looked > 0 ? topic("own_loss") : nullptr;
+    const Json json = text == nullptr ? Json() : Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (json.is_object() && json.contains("function") && json["function"].is_string())
+      kind = KindOfLoss(json["function"].get<std::string>());
+  }
+  const auto known = own_kinds_.find(loss.name);
+  // The negative of one is what somebody wants to grow.
+  if (known == own_kinds_.end() || loss.value < 0) return;
+  loss.kind = known->second;
+  loss.own = loss.kind != LossKind::kOther;
 }
 
 void Digest::LearnTensors() {

@@ -76,7 +76,8 @@ struct RunningMean {
   Numbers now;
 };
 
-/// What a loss is, by the name that its module or function gave it.
+/// What a loss is, by the name that its module or function gave it, or by what its graph says that it is
+/// equal to.
 enum class LossKind : uint8_t { kOther, kCrossEntropy, kBinaryCrossEntropy, kRegression };
 
 struct Loss {
@@ -84,6 +85,7 @@ struct Loss {
   std::string name;
   LossKind kind = LossKind::kOther;
   double value = 0;
+  bool own = false;  ///< the script computes it by itself: the kind is of a function that is equal to it
 };
 
 class Digest {
@@ -147,6 +149,7 @@ class Digest {
     size_t parameter = 0;  // of a weight
   };
 
+  void LearnOwnLoss();
   void LearnTensors();
   void LearnContext();
   void TakeRows();
@@ -170,7 +173,8 @@ class Digest {
   std::vector<std::string> absent_, in_no_optimizer_, stepped_;
   std::optional<double> gradient_norm_;
   const Loss* the_loss_ = nullptr;
-  std::optional<double> share_;  // what was differentiated over that loss, at first
+  std::map<std::string, LossKind> own_kinds_;  // of losses of the script's own, as they were looked at last
+  std::optional<double> share_;                // what was differentiated over that loss, at first
   LossReader loss_reader_;
   Rounds rounds_;
   bool judged_ = false;

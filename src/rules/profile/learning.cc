@@ -226,7 +226,7 @@ class LossBack : public Detector {
         past_.Max() > 0.75 * beginning)
       return;
     // As high as of values that were nearly nothing, which says little.
-    if (loss.kind == LossKind::kRegression && guessing_.IsBetterThan(0.8)) return;
+    if (guessing_.MayBe(loss, 0.8)) return;
     told_ = true;
     Finding finding = MakeFinding(step, "loss_back", loss.name);
     finding.measure = "loss";
@@ -272,9 +272,10 @@ class Diverging : public Detector {
     if (loss->kind == LossKind::kRegression && guessing_.IsKnown()) {
       const auto looked = ComparedAt(step);
       if (!looked || !looked->guess || !looked->loss || *looked->loss < 0.5 * times * best_ ||
-          guessing_.IsBetterThan(1.5) || *looked->loss < 1.5 * *looked->guess)
+          *looked->loss < 1.5 * *looked->guess)
         return;
     }
+    if (guessing_.MayBe(*loss, 1.5)) return;
     told_ = true;
     Finding finding = MakeFinding(step, "diverging", loss->name);
     finding.measure = "mean loss of 10 steps";

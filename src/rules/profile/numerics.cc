@@ -238,7 +238,7 @@ class LossJump : public Detector {
       // others move it, too.
       // All values of a game begin as nothing, and the loss of the first batch with a reward is news.
       const bool ignorant = loss.kind == LossKind::kRegression && guessing_.IsWorseThan(2);
-      const bool known = loss.kind != LossKind::kOther && !turns && !ignorant;
+      const bool known = loss.kind != LossKind::kOther && !loss.own && !turns && !ignorant;
       const double times = known ? kLossJump : 5 * kLossJump;
       if (median > 0 && (known || least_ > 0) && loss.value > times * median &&
           loss.value > 3 * past_.Max() && loss.value > kBeyondFirst * first_) {
@@ -285,7 +285,7 @@ class GradientJump : public Detector {
       // Where rewards are seldom the first one is news to the gradients, and no fault: to those of a critic,
       // too, which has a loss of torch's.
       const bool known = !turns && std::ranges::any_of(step.losses(), [](const Loss& loss) {
-        return loss.kind != LossKind::kOther;
+        return loss.kind != LossKind::kOther && !loss.own;
       });
       const double times = known ? kGradientJump : 100 * kGradientJump;
       if (median > 0 && norm > times * median && norm > 5 * past_.Max() && norm > 2 * first_) {

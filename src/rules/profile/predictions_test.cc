@@ -197,5 +197,71 @@ TEST(Predictions, AsHighAsValuesOfNothing) {
   EXPECT_EQ(run(0.5), "") << "by now there is more to know";
 }
 
+// A loss that the script computes by itself, looked at as predictions are.
+class Own : public Looked {
+ public:
+  explicit Own(void (*add)(Detectors*), const char* function = "mse_loss")
+      : Looked(add, function, "backward_loss") {
+    contexts["own_loss"] = std::string(R"({"function": ")") + function + "\"}";
+  }
+  std::string RunOwn(int steps, const std::function<void(int)>& at) {
+    return RunLooked(steps, [&](int step) {
+      series.erase("own_loss");
+      if (step < 20 || step % 8 == 0) series["own_loss"] = 1;
+      at(step);
+    });
+  }
+};
+
+TEST(OwnLosses, AreJudgedAsWhatTheyAreEqualTo) {
+  const auto noise = [](Own& training) {
+    return [&](int step) { training.Regression(0, 2, 0.3, Noise(step, 0.05)); };
+  };
+  Own squared(AddPredictions);
+  EXPECT_EQ(squared.RunOwn(600, noise(squared)), "no_improvement at 200");
+  Own other(AddPredictions, "of_a_later_version");
+  EXPECT_EQ(other.RunOwn(600, noise(other)), "") << "a part of what is trained on, for all that is known";
+  Own unsaid(AddPredictions);
+  EXPECT_EQ(unsaid.RunOwn(600,
+                          [&](int step) {
+                            unsaid.series.erase("own_loss");
+                            noise(unsaid)(step);
+                          }),
+            "");
+  Own far(AddTargets);
+  EXPECT_EQ(far.RunOwn(400, [&](int) { far.Regression(3000, 200, 1, 0, -2990); }), "targets_unscaled at 104");
+}
+
+TEST(OwnLosses, FallWhereTheyDo) {
+  const auto rises = [](double sign, int other_from, bool told = true) {
+    Own training(AddLearning);
+    return training.RunOwn(200, [&](int step) {
+      if (told) training.Regression(0, 2, 0.3, 0, 5);
+      if (step >= other_from && training.series.contains("own_loss")) training.series["own_loss"] = 0;
+      training.loss = sign * (step < 60 ? std::max(1.0, 20.0 - step) : 30.0 + step);
+    });
+  };
+  EXPECT_EQ(rises(1, 200), "diverging at 61");
+  EXPECT_EQ(rises(1, 200, false), "") << "of values, targets may grow that nobody has seen";
+  EXPECT_EQ(rises(-1, 200), "") << "its negative is to grow";
+  EXPECT_EQ(rises(1, 40), "") << "it is another one by then";
+}
+
+TEST(OwnLosses, JumpAsFarAsAScriptsOwnMay) {
+  // First rewards are news to values whose loss is computed by hand, too.
+  const auto jumps = [](const char* name, double to) {
+    Training training(AddNumerics, DType::kFloat32, name);
+    training.contexts["own_loss"] = R"({"function": "mse_loss"})";
+    return training.Run(100, [&](int step) {
+      training.series["own_loss"] = 1;
+      training.weight += 0.01;
+      training.loss = step == 80 ? to : 1 + Noise(step, 0.1);
+    });
+  };
+  EXPECT_EQ(jumps("MSELoss_output", 40), "loss_jump at 80");
+  EXPECT_EQ(jumps("backward_loss", 40), "");
+  EXPECT_EQ(jumps("backward_loss", 400), "loss_jump at 80");
+}
+
 }  // namespace
 }  // namespace tdbg::rules::profile

@@ -1,7 +1,11 @@
 """Losses that a script computes by itself: what is recognised in their graphs, and what only looks like them."""
 
+import gc
+import weakref
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -219,3 +223,329 @@ def test_the_word_of_a_device_comes_late(watch, monkeypatch):
     monkeypatch.setattr("tdbg.adaptors.torch.loss_graph.are_pairs", on_a_device)
     run = trained(watch, lambda out, y: ((out - y) ** 2).mean())
     assert [t.item() for t in told] == [1] * 4 and "pairs" in run.contexts["loss_graph"][-1][1]
+
+
+# Predictions and targets ------------------------------------------------------------------------------------
+
+
+def looks(run):
+    """Of each step what was told of predictions and targets, without `context/`."""
+    return [{name[len("context/"):]: value for (name, _), value in step.scalars.items()
+             if name.startswith(("context/targets", "context/predictions"))} for step in run.steps]
+
+
+def own(run):
+    """What the loss was said to be, step by step."""
+    said = run.contexts.get("own_loss", [])
+    return [said[-1][1]["function"] if step.scalars.get(("context/own_loss", 0)) else None for step in run.steps]
+
+
+SQUARED = {name: loss for name, loss in BROADCAST.items() if name not in ("absolute", "penalised", "one of three", "behind a function")}
+SAME = {
+    "mse_loss": SQUARED | {
+        "sum of columns": lambda out, y: ((out - y) ** 2).sum(1).mean() if out.dim() > 1 else ((out - y) ** 2).sum(),
+    },
+    "l1_loss": {"absolute": lambda out, y: (out - y).abs().mean(), "torch.abs": lambda out, y: torch.abs(y - out).sum()},
+}
+CASES = [pytest.param(function, loss, columns, id=f"{name}, {columns}")
+         for function, losses in SAME.items() for name, loss in losses.items() for columns in (1, 3)
+         if columns == 1 or name not in ("behind a view", "a part")]
+
+
+@pytest.mark.parametrize("function, loss, columns", CASES)
+def test_the_same_is_told_as_of_torchs_function(watch, function, loss, columns):
+    def targets(y):
+        return torch.stack([y * (n + 1) for n in range(columns)], 1)
+
+    def train(loss):
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, columns))
+        return trained(watch, loss, model, rows=40)
+    mine, theirs = train(lambda out, y: loss(out, targets(y))), train(lambda out, y: getattr(F, function)(out, targets(y)))
+    assert own(mine) == [function] * 4 and own(theirs) == [None] * 4
+    told = {"function": function, "single": columns == 1}
+    assert mine.contexts["predictions"][-1][1] == {**told, "own": True} and theirs.contexts["predictions"][-1][1] == told
+    # The first step: later ones have been moved by another factor.
+    one, other = looks(mine)[0], looks(theirs)[0]
+    assert len(other) == 9 and one == pytest.approx(other, rel=1e-5, abs=1e-6)
+    assert "backward_loss" in {name for name, _, _ in mine.steps[0].values}
+
+
+@pytest.mark.parametrize("shape", [(300,), (300, 20), (9, 3, 40, 30), (2, 1, 50), (1, 60, 4)])
+def test_the_same_rows_are_looked_at_of_all_shapes(watch, shape):
+    rows, rest = shape[0], shape[1:]
+    count = int(torch.tensor(rest).prod()) if rest else 1
+    y = 2 + torch.randn(shape, generator=torch.Generator().manual_seed(1))
+
+    def train(loss):
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Linear(6, count), nn.Unflatten(1, rest)) if rest else nn.Sequential(nn.Linear(6, 1), nn.Flatten(0))
+        return looks(trained(watch, lambda out, _: loss(out), model, rows=rows, steps=1))
+    (mine,), (theirs,) = train(lambda out: ((out - y) ** 2).mean()), train(lambda out: F.mse_loss(out, y))
+    assert len(theirs) == 9 and mine == pytest.approx(theirs, rel=1e-5, abs=1e-6)
+
+
+PICKS = {
+    "a column": lambda out, y: ((out[:, 1] - y) ** 2).mean(),
+    "the last column": lambda out, y: ((out[:, -1] - y) ** 2).mean(),
+    "each row's own": lambda out, y: ((out.gather(1, (y > 3).long()[:, None]) - y[:, None]) ** 2).mean(),
+    "each row's own, by two indices": lambda out, y: ((out[torch.arange(len(y)), (y > 3).long()] - y) ** 2).mean(),
+    "each row's own, by a range": lambda out, y: ((out[range(len(y)), (y > 3).long()] - y) ** 2).mean(),
+    "each row's own, from the end": lambda out, y: ((out[range(len(y)), (y > 3).long() - 3] - y) ** 2).mean(),
+    "each row's own, flat": lambda out, y: (y - out.gather(1, (y > 3).long()[:, None]).squeeze(1)).pow(2).mean(),
+}
+
+
+@pytest.mark.parametrize("loss", PICKS.values(), ids=PICKS)
+@pytest.mark.parametrize("rows", [16, 300])
+def test_what_is_picked_of_what_a_model_gave(watch, loss, rows):
+    def by_torch(out, y):
+        which = (y > 3).long()[:, None] if loss in list(PICKS.values())[2:] else torch.full((rows, 1), 1 if loss is PICKS["a column"] else 2)
+        return F.mse_loss(out.gather(1, which)[:, 0], y)
+    found = []
+    for one in (loss, by_torch):
+        torch.manual_seed(1)
+        found += looks(trained(watch, one, nn.Linear(6, 3), rows=rows, steps=1))
+    assert len(found[1]) == 9 and found[0] == pytest.approx(found[1], rel=1e-5, abs=1e-6)
+
+
+class Two(nn.Module):
+    """A value beside what it is of, as a model returns it with its features."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.value = nn.Linear(6, 3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        features = self.layer(x)
+        return {"features": features, "value": (self.value(features).squeeze(1),)}
+
+
+def test_rows_in_another_order_are_not_what_a_model_gave(watch):
+    run = trained(watch, lambda out, y: ((out[torch.arange(15, -1, -1), (y > 3).long()] - y) ** 2).mean(), nn.Linear(6, 3))
+    assert own(run) == ["mse_loss"] * 4 and looks(run) == [{}] * 4
+
+
+def test_one_of_what_a_model_returns(watch):
+    run = trained(watch, lambda out, y: ((out["value"][0] - y) ** 2).mean(), Two())
+    assert own(run) == ["mse_loss"] * 4 and all(len(look) == 9 for look in looks(run))
+
+
+class WithLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 1)
+
+    def forward(self, x):
+        return ((self.layer(x).squeeze(1) - x[:, 0]) ** 2).mean()
+
+
+def test_a_loss_that_the_model_returns_is_one_without_predictions(watch):
+    run = trained(watch, lambda loss, y: loss, WithLoss())
+    assert own(run) == ["mse_loss"] * 4 and looks(run) == [{}] * 4
+
+
+def test_what_a_sigmoid_gave_is_in_the_graph(watch):
+    """So are targets that it cannot give."""
+    class Net(WithLoss):
+        def forward(self, x):
+            return ((torch.sigmoid(self.layer(x)).squeeze(1) - 5 * x[:, 0]) ** 2).mean()
+    run = trained(watch, lambda loss, y: loss, Net())
+    assert own(run) == ["mse_loss"] * 4 and all(len(look) == 9 for look in looks(run))
+    assert run.contexts["loss_graph"][-1][1]["out_of_reach"]["function"] == "sigmoid"
+
+
+def test_targets_that_the_last_function_cannot_give(watch):
+    model = nn.Sequential(nn.Linear(6, 1), nn.ReLU())
+    wrong = trained(watch, lambda out, y: ((out[:, 0] + 0 * y - (y - 8)) ** 2).mean(), model)
+    assert "loss_graph" not in wrong.contexts, "something lies between"
+    wrong = trained(watch, lambda out, y: ((out[:, 0] - (y - 8)) ** 2).mean(), model)
+    told = wrong.contexts["loss_graph"][-1][1]["out_of_reach"]
+    assert told["function"] == "ReLU" and told["share"] > 0.5 and told["most"] < 8
+    assert "loss_graph" not in trained(watch, lambda out, y: ((out[:, 0] - y.abs()) ** 2).mean(), model).contexts
+
+
+NOT = {
+    "a norm of weights": lambda out, y, model: model.weight.pow(2).mean(),
+    "weights that are to stay": lambda out, y, model: ((model.weight - torch.ones(3, 6)) ** 2).mean(),
+    "no difference": lambda out, y, model: out.pow(2).mean(),
+    "with a penalty": lambda out, y, model: ((out[:, 0] - y) ** 2).mean() + 0.1 * model.weight.abs().sum(),
+    "a judge and its rival": lambda out, y, model: ((out[:8] - 1) ** 2).mean() + (out[8:] ** 2).mean(),
+    "an answer that is to be 1": lambda out, y, model: ((out - 1) ** 2).mean(),
+    "an answer that is to be 1, as a tensor": lambda out, y, model: ((torch.ones(16, 3) - out) ** 2).mean(),
+    "weighted": lambda out, y, model: (y[:, None].abs() * (out - y[:, None]) ** 2).mean(),
+    "masked": lambda out, y, model: ((out[:, 0] - y) ** 2 * (y > 3)).sum() / (y > 3).sum(),
+    "weighted by row": lambda out, y, model: (((out - y[:, None]) ** 2).mean(1) * y.abs()).mean(),
+    "divided by a deviation": lambda out, y, model: (((out[:, 0] - y) / y.abs()) ** 2).mean(),
+    "a norm": lambda out, y, model: (out[:, 0] - y).norm(),
+    "both are trained": lambda out, y, model: ((out[:, 0] - model(torch.ones(16, 6))[:, 0]) ** 2).mean(),
+    "from one to the next": lambda out, y, model: ((out[1:] - out[:-1]) ** 2).mean(),
+    "a root of each row": lambda out, y, model: ((out - y[:, None]) ** 2).sum(1).sqrt().mean(),
+    "to the fourth": lambda out, y, model: ((out[:, 0] - y) ** 4).mean(),
+    "the largest": lambda out, y, model: ((out[:, 0] - y) ** 2).max(),
+    "a policy": lambda out, y, model: -(out.log_softmax(1)[:, 0] * (y - y.mean())).mean(),
+    "a surrogate": lambda out, y, model: (out[:, 0] * y).mean(),
+    "a scaled difference": lambda out, y, model: (torch.sub(out[:, 0], y, alpha=2) ** 2).mean(),
+}
+
+
+@pytest.mark.parametrize("loss", NOT.values(), ids=NOT)
+def test_what_is_no_loss_that_torch_has(watch, loss):
+    model = nn.Linear(6, 3)
+    run = trained(watch, lambda out, y: loss(out, y, model), model)
+    assert own(run) == [None] * 4 and looks(run) == [{}] * 4
+    assert not any(name == "context/own_loss" for step in run.steps for name, _ in step.scalars)
+
+
+def test_of_several_backwards_each_has_to_be_one(watch):
+    session, model = watch(), nn.Linear(6, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(4):
+        x, y = rows_of(16, step)
+        optimizer.zero_grad()
+        for _ in range(2):
+            ((model(x)[:, 0] - y) ** 2).mean().backward()
+        if step == 2:
+            model.weight.abs().sum().backward()
+        optimizer.step()
+    session.finish("closed")
+    assert own(session.made[0]) == ["mse_loss", "mse_loss", None, "mse_loss"]
+    assert session.made[0].steps[2].scalars["context/own_loss", 0] == 0
+
+
+def test_where_torch_has_the_loss_nothing_is_noted(watch, monkeypatch):
+    noted = []
+    monkeypatch.setattr("tdbg.adaptors.torch.own_predictions.remember", lambda output, is_due: noted.append(output))
+    run = trained(watch, lambda out, y: F.mse_loss(out[:, 0], y), steps=8)
+    assert len(noted) == 1 and own(run) == [None] * 8
+
+
+def test_targets_of_one_value_have_no_spread_and_a_batch_of_them_is_no_other_loss(watch):
+    def batch(rows, seed):
+        x, y = rows_of(rows, seed)
+        return x, torch.full((rows,), 0.3) if seed == 2 else y
+    run = trained(watch, lambda out, y: ((out[:, 0] - y) ** 2).mean(), batch=batch)
+    assert own(run) == ["mse_loss"] * 4
+    assert (looks(run)[2]["targets/between"], looks(run)[2]["targets/guess"]) == (0, 0)
+    assert looks(run)[2]["targets/mean"] == pytest.approx(0.3)
+
+
+def test_the_training_is_the_same_to_the_bit_and_nothing_is_kept(watch, monkeypatch):
+    alive = []
+
+    def trains():
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 4))
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for n in range(30):
+            x, y = rows_of(40, n)
+            optimizer.zero_grad()
+            out = model(x)
+            loss = ((out - y[:, None]) ** 2).mean()
+            loss.backward()
+            alive.extend(map(weakref.ref, (out, loss, y)))
+            del out, loss, x, y
+            optimizer.step()
+        assert not any(ref() is not None for ref in alive)
+        return torch.cat([p.detach().reshape(-1) for p in model.parameters()]), torch.rand(3)
+
+    bare = trains()
+    noted = []
+    clone = torch.Tensor.clone
+    monkeypatch.setattr(torch.Tensor, "clone", lambda self, *a, **k: (copy := clone(self, *a, **k), noted.append(weakref.ref(copy)))[0])
+    for lane in (False, True):
+        session = watch(force_lane=lane)
+        assert all(map(torch.equal, bare, trains()))
+        session.finish("closed")
+        assert own(session.made[0])[:20] == ["mse_loss"] * 20
+    gc.collect()
+    assert noted and not any(ref() is not None and ref().shape == (40, 4) for ref in noted)
+
+
+def test_a_graph_that_is_dropped_takes_the_notes_along(watch):
+    watch()
+    model = nn.Linear(6, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x, y = rows_of(16, 0)
+    out = model(x)
+    (given,) = out.grad_fn.metadata["tdbg.gave"].values()
+    note = weakref.ref(given.values)
+    assert note() is not None and note().data_ptr() != out.data_ptr()
+    del given, out
+    assert note() is None
+    ((model(x)[:, 0] - y) ** 2).mean().backward()
+    optimizer.step()
+
+
+def test_one_in_which_a_function_of_the_scripts_own_lies(watch):
+    """torch.autograd.Function and what is compiled have a node each, of any number of results."""
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x + 1, 2 * x
+
+        @staticmethod
+        def backward(ctx, one, other):
+            return one + 2 * other
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(6, 1)
+
+        def forward(self, x):
+            return Twice.apply(self.layer(x))
+    found = []
+    for loss in (lambda out, y: ((out[1][:, 0] - y) ** 2).mean(), lambda out, y: F.mse_loss(out[1][:, 0], y)):
+        torch.manual_seed(1)
+        found.append(looks(trained(watch, loss, Net(), steps=1))[0])
+    assert len(found[1]) == 9 and found[0] == pytest.approx(found[1], rel=1e-5)
+
+
+def test_mixed_precision(watch):
+    def train(loss):
+        session = watch()
+        torch.manual_seed(1)
+        model = nn.Linear(6, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        x, y = rows_of(40, 0)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss(model(x)[:, 0], y).backward()
+        optimizer.step()
+        session.finish("closed")
+        return looks(session.made[0])[0]
+    mine, theirs = train(lambda out, y: ((out - y) ** 2).mean()), train(lambda out, y: F.mse_loss(out.float(), y))
+    assert len(theirs) == 9 and mine == pytest.approx(theirs, rel=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, torch.complex64])
+def test_predictions_of_other_kinds_of_numbers(watch, dtype):
+    def train(loss):
+        torch.manual_seed(1)
+        return trained(watch, lambda out, y: loss(out[:, 0], y).abs(), nn.Linear(6, 1).to(dtype), rows=40, steps=1,
+                       batch=lambda rows, seed: [t.to(dtype) for t in rows_of(rows, seed)])
+    mine = looks(train(lambda out, y: ((out - y) ** 2).mean()))[0]
+    assert mine == {}, "an absolute value lies between"
+    if dtype is torch.complex64:
+        return
+    torch.manual_seed(1)
+    run = trained(watch, lambda out, y: ((out[:, 0] - y) ** 2).mean(), nn.Linear(6, 1).to(dtype), rows=40, steps=1,
+                  batch=lambda rows, seed: [t.to(dtype) for t in rows_of(rows, seed)])
+    theirs = looks(train(lambda out, y: F.mse_loss(out, y)))[0]
+    near = 8 * torch.finfo(dtype).eps if dtype is not torch.float64 else 1e-9
+    assert len(theirs) == 9 and looks(run)[0] == pytest.approx(theirs, rel=near, abs=near)
+
+
+def test_hooks_leave_a_loss_and_no_predictions(watch):
+    def loss(out, y):
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
+            return ((out[:, 0] - y) ** 2).mean()
+    run = trained(watch, loss)
+    assert own(run) == ["mse_loss"] * 4 and looks(run) == [{}] * 4
+
+
+def test_a_failure_gives_up_these_numbers_and_nothing_else(watch, monkeypatch):
+    monkeypatch.setattr("tdbg.adaptors.torch.own_predictions.differences", lambda *_: 1 / 0)
+    run = trained(watch, lambda out, y: ((out[:, 0] - y) ** 2).mean(), steps=14, strict=False)
+    assert len(run.steps) == 14 and looks(run) == [{}] * 14
+    assert "gradient/Linear_weight" in {name for name, _, _ in run.steps[-1].values}

@@ -3,9 +3,9 @@
 Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (hash of
 samples of the first inputs of root forwards: Context.take_batch), gradients_absent, gradients_kept (1: they were not
 reset; of several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed, and what it
-predicts: data.py, arguments.py; what evaluations are fed: held_out.py; of the mode that modules are in:
-module_modes.py; of what lies between the last layer and the loss: loss_graph.py; of random numbers: random_numbers.py;
-of the axis that sequences lie along: batch_axis.py.
+predicts: data.py, own_predictions.py, arguments.py; what evaluations are fed: held_out.py; of the mode that modules are
+in: module_modes.py; of what lies between the last layer and the loss: loss_graph.py; of random numbers:
+random_numbers.py; of the axis that sequences lie along: batch_axis.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
 loss_broadcast (shapes), optimizer_uncounted (how many steps had no gradient at all, so far), optimizer/<optimizer>
 (class, groups, options), settings (of modules and of functions: settings.py), made_anew (layers: made_anew.py),
@@ -37,6 +37,7 @@ from .lone import LoneParameters
 from .loss_graph import FUNCTIONS, LossGraph
 from .made_anew import MadeAnew
 from .module_modes import ModuleModes
+from .own_predictions import OwnLosses
 from .params import READER, local
 from .predictions import COMPARED, options_of
 from .random_numbers import RandomNumbers
@@ -121,6 +122,7 @@ class Context(BaseContext):
         self.random_numbers = RandomNumbers(session)
         self.made_anew, self.lone = MadeAnew(session), LoneParameters(session)
         self.batch_axis = BatchAxis(session)
+        self.own_losses = OwnLosses(session)
         self._kept_of = KeptGradients(_mark_of_first)
         self._looked_in = -1    # Session.steps_closed at the step that these were told of last
 
@@ -193,6 +195,7 @@ class Context(BaseContext):
             return
         if self.data.due:
             try:
+                self.own_losses.differentiated(tensors)
                 self.data.differentiated(tensors)
             except BaseException as error:
                 session.guard.failed("labels", error, self.data.give_up)
@@ -292,6 +295,14 @@ class Context(BaseContext):
     def add_fed(self, numbers: Numbers | None) -> None:
         for name, number in numbers or ():
             self.add("context/evaluated_input/" + name, number)
+
+    def gave(self, output: Any) -> None:
+        """A model returned `output`, in training."""
+        if self.data.due and self.enabled and not self.session.idle[TRAIN]:
+            try:
+                self.own_losses.gave(output)
+            except BaseException as error:
+                self.session.guard.failed("the model's output", error, self.data.give_up)
 
     @unseen
     def compared(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
@@ -475,6 +486,7 @@ class Context(BaseContext):
         self._looked_in = self.session.steps_closed
         for name, number in numbers:
             self.add(name, number)
+        self.own_losses.step_ends()
         if self.made_anew.due:
             try:
                 self.made_anew.step_ends()

@@ -61,7 +61,7 @@ DEEP = 5
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
 
-def _plain(tensor: torch.Tensor) -> bool:
+def plain(tensor: torch.Tensor) -> bool:
     """Strided memory of numbers that have an order."""
     return (unreadable(tensor) is None and tensor.layout is torch.strided and not tensor.is_meta
             and tensor.dtype in _READ and not tensor.is_neg() and tensor.numel() > 0)
@@ -138,7 +138,7 @@ class Data:
         if "input" in self._seen and self._alike is None:
             return
         tensor = args[0] if args and type(args[0]) is torch.Tensor else first(torch.Tensor, args, kwargs.values())
-        if type(tensor) is not torch.Tensor or not _plain(tensor):
+        if type(tensor) is not torch.Tensor or not plain(tensor):
             return
         if "input" in self._seen:
             self._again(tensor)
@@ -175,7 +175,7 @@ class Data:
             return
         on_host = tensor.device.type == "cpu"
         if "input" in self._seen:
-            if not on_host or tensor is self._looked_at() or not _plain(tensor):
+            if not on_host or tensor is self._looked_at() or not plain(tensor):
                 return
             # A step of several batches: the first was looked at, and it is this one that counts.
             self._seen.discard("input")
@@ -183,24 +183,30 @@ class Data:
             self._alike = None
         self.given((tensor,), {}, even_so=on_host)
 
-    def compared(self, function: str, given: Any, target: Any, options: Options) -> None:
-        """A loss function was given these in a training."""
-        if type(given) is not torch.Tensor or _dispatch_modes() or not _plain(given) or not given.is_floating_point():
+    @property
+    def has_compared(self) -> bool:
+        """Was a loss function seen in the step at hand?"""
+        return "loss" in self._seen
+
+    def compared(self, function: str, given: Any, target: Any, options: Options, own: bool = False) -> None:
+        """A loss function was given these in a training. `own`: none was called, and what the script computes is the
+        same."""
+        if type(given) is not torch.Tensor or _dispatch_modes() or not plain(given) or not given.is_floating_point():
             return
         what = (function, given.shape[1:])
         if "loss" in self._seen:
-            if what not in self._compared and function in MEASURES:
+            if what not in self._compared and function in MEASURES and not own:
                 self._also(function, given, target, options)
             return
         self._seen.add("loss")
         self._compared.append(what)
         ignored = options.ignored if type(options.ignored) is int else IGNORED
         with torch.no_grad():
-            if type(target) is torch.Tensor and _plain(target):
+            if type(target) is torch.Tensor and plain(target):
                 if function not in MEASURES and not options.masked and self._is_due(target):
                     self._labels(function, target.detach(), ignored)
-                if self._is_part_due(given):
-                    self._predictions(function, given, target, options, ignored)
+                if self.is_part_due(given):
+                    self._predictions(function, given, target, options, ignored, own)
             if self._steps >= EARLY or is_captured(given):
                 return
             if function == "binary_cross_entropy_with_logits" and self._is_due(given):
@@ -271,7 +277,7 @@ class Data:
             return self._steps % max(EVERY, size // PER_STEP) == 0
         return self._steps % max(EVERY_ON_A_DEVICE, size // PER_STEP) == 0
 
-    def _is_part_due(self, tensor: torch.Tensor) -> bool:
+    def is_part_due(self, tensor: torch.Tensor) -> bool:
         """Of tensors of which no more than a part is looked at, whatever their size."""
         if not self.due or is_captured(tensor):
             return False
@@ -384,7 +390,7 @@ class Data:
             self._session.context.topic("labels", {"batches": self._batches, "counts": counts})
 
     def _predictions(self, function: str, given: torch.Tensor, target: torch.Tensor, options: Options,
-                     ignored: int) -> None:
+                     ignored: int, own: bool) -> None:
         found = compare(function, given, target, options, ignored)
         if given.device.type == "cpu":
             found = {name: value.item() if type(value) is not float else value for name, value in found.items()}
@@ -393,13 +399,14 @@ class Data:
         if found:
             self._ready += found.items()
             single = function not in CLASSIFY and given.numel() == max(given.shape, default=1)
-            self._session.context.topic("predictions", {"function": function, "single": single})
+            told = {"function": function, "single": single} | ({"own": True} if own else {})
+            self._session.context.topic("predictions", told)
 
     def _also(self, function: str, given: torch.Tensor, target: Any, options: Options) -> None:
         """A further loss of the step, which is added to the first. A single number a row is a value beside a policy."""
         if len(self._compared) >= MOST_COMPARED or given.numel() == max(given.shape, default=1):
             return
-        if type(target) is not torch.Tensor or not _plain(target) or not self._is_part_due(given):
+        if type(target) is not torch.Tensor or not plain(target) or not self.is_part_due(given):
             return
         number = len(self._compared)
         self._compared.append((function, given.shape[1:]))

@@ -120,9 +120,8 @@ def _behind_a_layer(node: Any) -> bool:
     return False
 
 
-def _cut_by(given: torch.Tensor) -> str:
-    """The function that gave it, "" where that is none of those that have a range."""
-    node = given.grad_fn
+def _cut_by(node: Any) -> str:
+    """The function that gave what a node gives, "" where that is none of those that have a range."""
     for _ in range(LAYERS_IN):
         if node is None:
             return ""
@@ -229,7 +228,7 @@ class LossGraph:
         target = args[1] if len(args) > 1 else kwargs.get("target")
         if not isinstance(given, torch.Tensor) or not isinstance(target, torch.Tensor):
             return
-        cut = _cut_by(given)
+        cut = _cut_by(given.grad_fn)
         if function in MEASURES:
             if cut:
                 self._range(cut, given, target)
@@ -243,6 +242,12 @@ class LossGraph:
                 self._see("not_logits", {"function": function, "given": "numbers above 0"})
             elif kwargs.get("log_target") and _readable(target) and _no_logarithms(target):
                 self._see("not_logits", {"function": function, "given": "targets above 0 with log_target"})
+
+    def reached(self, node: Any, given: torch.Tensor, target: torch.Tensor) -> None:
+        """A loss that the script computes by itself compares these. `node`: what gave the first."""
+        cut = _cut_by(node)
+        if cut:
+            self._range(cut, given, target)
 
     def step_ends(self) -> None:
         """An optimizer is about to step."""

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .graph import name_of, shape_of
-from .origin.graph import Unseen, kept_as
+from .graph import name_of, shape_of, signed
+from .origin.graph import kept_as
 
 NODES = 32              # between what is differentiated and the difference
 TERMS = 8
@@ -41,13 +41,20 @@ class Difference(NamedTuple):
     def values(self) -> torch.Tensor | None:
         """The difference, of the shape in which it was made; None where it cannot be read without effects."""
         kept = kept_as(self.power, "self")
-        return None if kept is None or isinstance(kept, Unseen) else kept.detach().reshape(shape_of(self.made))
+        return None if kept is None else kept.detach().reshape(shape_of(self.made))
 
     @property
     def predicted(self) -> tuple[Any, int]:
         """The node that gave the differentiated side, and which of its results that is."""
         node, number = self.made.next_functions[self.side]
         return node, number
+
+    def is_of_a_parameter(self) -> bool:
+        """Weights that are to stay where they are."""
+        node = self.predicted[0]
+        while name_of(node) in _SHAPES:
+            node = node.next_functions[0][0]
+        return name_of(node) == "AccumulateGrad"
 
 
 def _differentiated(node: Any) -> list[Any]:
@@ -144,6 +151,24 @@ def differences(tensors: torch.Tensor | Sequence[torch.Tensor]) -> Iterator[Diff
         made = None if measured is None else _made(measured[1])
         if measured is not None and made is not None:
             yield Difference(*measured, *made, alone)
+
+
+def picked_by(node: Any) -> torch.Tensor | None:
+    """Of a Gather or an Index of rows by columns: of which column each row's element is; None of any other."""
+    rows = shape_of(*node.next_functions[0])[:1]
+    if len(shape_of(*node.next_functions[0])) != 2:
+        return None
+    if name_of(node) == "Gather":
+        which = kept_as(node, "index")
+        fits = signed(node._saved_dim) in (1, -1) and isinstance(which, torch.Tensor)
+        return which[:, 0] if fits and tuple(which.shape) == (*rows, 1) else None
+    indices = kept_as(node, "indices")
+    if not isinstance(indices, (tuple, list)) or len(indices) != 2:
+        return None
+    each, which = indices
+    if any(not isinstance(t, torch.Tensor) or tuple(t.shape) != rows or t.device.type != "cpu" for t in indices):
+        return None             # of a device it would have to be waited for
+    return which if which.dtype is each.dtype is torch.int64 and torch.equal(each, torch.arange(*rows)) else None
 
 
 # Pairs ------------------------------------------------------------------------------------------------------

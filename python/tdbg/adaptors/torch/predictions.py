@@ -5,7 +5,8 @@
     context/predictions/...  mean, std, between; loss (beside `guess`: of the same rows, in the same measure);
                              correlation (of predictions with targets, over rows: 0 where they have nothing to do with
                              each other)
-    topic predictions        which function, and whether a row is a single number
+    topic predictions        which function, whether a row is a single number, and whether the script computes the loss
+                             by itself (own_predictions.py)
 
 A row is what lies along the first axis that has more than one. Of at most ROWS rows and ELEMENTS elements, evenly
 spread, so that a look costs the same however large the tensors are.
@@ -95,13 +96,13 @@ def options_of(function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
                    float(width) if isinstance(width, (int, float)) else 1.0)
 
 
-def _evenly(size: int, most: int) -> int:
+def evenly(size: int, most: int) -> int:
     """Every how manyth: an odd number, as lengths of sequences have many divisors of two, and the first token of each
     is the same."""
     return 1 if size <= most else -(-size // most) | 1
 
 
-def _part(x: torch.Tensor) -> torch.Tensor | None:
+def part(x: torch.Tensor) -> torch.Tensor | None:
     """Rows by columns; rows alone, where a row is a number."""
     dims = x.dim()
     if dims and 1 < x.shape[0] <= ROWS and (dims == 1 or (dims == 2 and x.numel() <= ELEMENTS)):
@@ -112,24 +113,24 @@ def _part(x: torch.Tensor) -> torch.Tensor | None:
     if x.dim() == 0 or x.shape[axis] < 2:
         return None
     x = x.reshape(x.shape[axis:])
-    x = x[:: _evenly(x.shape[0], ROWS)]
+    x = x[:: evenly(x.shape[0], ROWS)]
     if x.dim() > 2 and not x[0].is_contiguous() and x.numel() > LARGE:
         return None
     x = x.reshape(x.shape[0], -1)
-    return x[:, :: _evenly(x.shape[1], ELEMENTS // x.shape[0])]
+    return x[:, :: evenly(x.shape[1], ELEMENTS // x.shape[0])]
 
 
 def _class_rows(given: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Some rows over the classes, and what they are compared with."""
     if given.dim() == 2:
-        step = _evenly(given.shape[0], CLASS_ROWS)
+        step = evenly(given.shape[0], CLASS_ROWS)
         return given[::step], target[::step]
     if given.dim() < 3 or not given.is_contiguous() or target.dim() != given.dim() - 1 or not target.is_contiguous():
         return None
     given, target = given.flatten(2), target.flatten(1)
-    samples = _evenly(given.shape[0], 8)
+    samples = evenly(given.shape[0], 8)
     given, target = given[::samples], target[::samples]
-    places = _evenly(given.shape[2], max(1, CLASS_ROWS // given.shape[0]))
+    places = evenly(given.shape[2], max(1, CLASS_ROWS // given.shape[0]))
     given, target = given[:, :, ::places], target[:, ::places]
     return given.movedim(1, 2).reshape(-1, given.shape[1]), target.reshape(-1)
 
@@ -211,7 +212,7 @@ def _of_elements(function: str, given: torch.Tensor, target: torch.Tensor, optio
     if target.requires_grad and not given.requires_grad:
         given, target = target, given       # of a squared error it is all the same which comes first
     given, target = given.detach(), target.detach()
-    predicted, wanted = _part(given), _part(target)
+    predicted, wanted = part(given), part(target)
     if predicted is None or wanted is None:
         return {}
     if given.device.type == "cpu":
@@ -234,7 +235,7 @@ def _of_classes(given: torch.Tensor, target: torch.Tensor, options: Options, ign
     logits, labels = rows
     classes = given.shape[1]
     whole = classes <= CLASSES
-    logits = logits[:, :: _evenly(classes, CLASSES)] if not whole else logits
+    logits = logits[:, :: evenly(classes, CLASSES)] if not whole else logits
     if given.device.type == "cpu" and labels.dtype == torch.int64:
         return _read_classes(logits, labels, whole, options, ignored)
     logits = logits.float()

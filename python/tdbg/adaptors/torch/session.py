@@ -444,6 +444,7 @@ class Session(LoopSession):
             value = output if type(output) is torch.Tensor else first(torch.Tensor, (output,))
             self._undifferentiated = None if value is None else weakref.ref(value)
             self.losses.of_training(output)
+            self.context.gave(output)
         elif mode is not None:
             self.evaluations.ended(output)
 

@@ -109,15 +109,17 @@ def _read(node: Any, attribute: str, raw: Any) -> Any:
     return True
 
 
-def kept_as(node: Any, name: str) -> torch.Tensor | Unseen | None:
-    """What a node of torch's kept under `name`; None where it has none."""
+def kept_as(node: Any, name: str) -> Any:
+    """The tensor that a node of torch's kept under `name`, or several; None where it has none or cannot say it without
+    effects."""
     try:
         raw = getattr(node, "_raw_saved_" + name, None)
-        seen = None if raw is None else _read(node, name, raw)
-        value = seen if seen is not True else getattr(node, "_saved_" + name)
-    except RuntimeError as error:
-        return _refused(error)
-    return value if isinstance(value, (torch.Tensor, Unseen)) else None
+        several = raw if isinstance(raw, (tuple, list)) else (raw,)
+        if not all(_read(node, name, one) in (True, None) for one in several):
+            return None
+        return None if raw is None else getattr(node, "_saved_" + name)
+    except RuntimeError:        # freed, or written to since
+        return None
 
 
 def saved(node: Any) -> Iterator[tuple[str, torch.Tensor | Unseen]]:
