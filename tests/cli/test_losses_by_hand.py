@@ -14,7 +14,10 @@ from torch import nn
 fault = sys.argv[1]
 torch.manual_seed(3)
 torch.set_num_threads(1)
-net = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1))
+classes = "classes" in fault
+net = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 4 if classes else 1))
+if "twice" in fault:
+    net.append(nn.Softmax(1))
 if fault == "reach":
     net.append(nn.ReLU())
 optimizer = torch.optim.Adam(net.parameters(), 3e-3)
@@ -22,15 +25,24 @@ inputs = torch.randn(512, 8)
 targets = inputs[:, 0] + 0.5 * inputs[:, 1] * inputs[:, 2] + 0.1 * torch.randn(512)
 if fault == "unscaled":
     targets = 5000 + 3000 * targets
-steps = 60 if fault in ("broadcast", "reach") else 400
+labels = (targets > 0).long() + 2 * (inputs[:, 3] > 0)
+if "sorted" in fault:
+    inputs = inputs[labels.argsort()]
+    labels = labels.sort().values
+steps = 400 if fault in ("shuffled", "blind", "unscaled", "well", "classes", "classes, shuffled") else 60
 for step in range(steps):
     chosen = torch.randint(0, 512, (32,))
+    if "sorted" in fault:
+        chosen = torch.arange(32) + 32 * step % 512
     out, y = net(inputs[chosen] if fault != "blind" else 0.001 * torch.randn(32, 8)), targets[chosen]
-    if fault == "shuffled":
-        y = y[torch.randperm(32)]
-    if fault != "broadcast":
+    if "shuffled" in fault:
+        y, chosen = y[torch.randperm(32)], chosen[torch.randperm(32)]
+    if fault != "broadcast" and not classes:
         out = out.squeeze(1)
-    loss = ((out - y) ** 2).mean()
+    if not classes:
+        loss = ((out - y) ** 2).mean()
+    else:
+        loss = -torch.log_softmax(out, 1)[range(32), labels[chosen]].mean()
     optimizer.zero_grad(); loss.backward(); optimizer.step()
 """
 
@@ -52,6 +64,9 @@ def found(tdbg):
     ("blind", "predicts_a_constant", "predictions differ between rows by"),
     ("unscaled", "targets_unscaled", "targets have a root mean square of"),
     ("reach", "targets_out_of_reach", "come from a ReLU, which gives nothing below 0"),
+    ("classes, shuffled", "no_improvement", "as good as guessing (1.386), and no longer falls"),
+    ("classes, twice", "not_logits", "softmax is given what a softmax gave"),
+    ("classes, sorted", "labels_sorted", "have labels of one class alone"),
 ])
 def test_what_is_compared_is_judged(found, fault, cause, words):
     incidents = found(fault)
@@ -59,7 +74,7 @@ def test_what_is_compared_is_judged(found, fault, cause, words):
 
 
 def test_pairs_of_all_predictions_with_all_targets(found):
-    assert found("well") == {}
+    assert found("well") == {} and found("classes") == {}
     incident = found("broadcast")
     assert list(incident) == ["loss_broadcast"]
     assert "differences of shape [32,32], of predictions of shape [32,1]" in incident["loss_broadcast"]

@@ -228,6 +228,14 @@ TEST(OwnLosses, AreJudgedAsWhatTheyAreEqualTo) {
                             noise(unsaid)(step);
                           }),
             "");
+  Own negative(AddPredictions);
+  EXPECT_EQ(negative.RunOwn(600,
+                            [&](int step) {
+                              noise(negative)(step);
+                              negative.loss *= -1;
+                            }),
+            "")
+      << "what is to grow";
   Own far(AddTargets);
   EXPECT_EQ(far.RunOwn(400, [&](int) { far.Regression(3000, 200, 1, 0, -2990); }), "targets_unscaled at 104");
 }

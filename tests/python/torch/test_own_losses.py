@@ -6,32 +6,11 @@ import weakref
 import pytest
 import torch
 import torch.nn.functional as F
+from own_loss_training import looks, own, rows_of, trained
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from tdbg.adaptors.torch import own_losses as _own
-
-
-def trained(watch, loss, model=None, steps=4, rows=16, batch=None, between=lambda: None, **options):
-    """The run. `loss(out, y)` of what the model gives, and of targets of shape [rows]."""
-    session = watch(**options)
-    model = model or nn.Linear(6, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for step in range(steps):
-        x, y = (batch or rows_of)(rows, step)
-        optimizer.zero_grad()
-        value = loss(model(x), y)
-        between()
-        value.backward()
-        optimizer.step()
-    session.finish("closed")
-    return session.made[0]
-
-
-def rows_of(rows, seed):
-    g = torch.Generator().manual_seed(seed)
-    x = torch.randn(rows, 6, generator=g)
-    return x, 3 + x[:, 0] + 2 * torch.randn(rows, generator=g)
 
 
 # Pairs ------------------------------------------------------------------------------------------------------
@@ -228,18 +207,6 @@ def test_the_word_of_a_device_comes_late(watch, monkeypatch):
 # Predictions and targets ------------------------------------------------------------------------------------
 
 
-def looks(run):
-    """Of each step what was told of predictions and targets, without `context/`."""
-    return [{name[len("context/"):]: value for (name, _), value in step.scalars.items()
-             if name.startswith(("context/targets", "context/predictions"))} for step in run.steps]
-
-
-def own(run):
-    """What the loss was said to be, step by step."""
-    said = run.contexts.get("own_loss", [])
-    return [said[-1][1]["function"] if step.scalars.get(("context/own_loss", 0)) else None for step in run.steps]
-
-
 SQUARED = {name: loss for name, loss in BROADCAST.items() if name not in ("absolute", "penalised", "one of three", "behind a function")}
 SAME = {
     "mse_loss": SQUARED | {
@@ -377,6 +344,7 @@ NOT = {
     "masked": lambda out, y, model: ((out[:, 0] - y) ** 2 * (y > 3)).sum() / (y > 3).sum(),
     "weighted by row": lambda out, y, model: (((out - y[:, None]) ** 2).mean(1) * y.abs()).mean(),
     "divided by a deviation": lambda out, y, model: (((out[:, 0] - y) / y.abs()) ** 2).mean(),
+    "over it": lambda out, y, model: torch.tensor(2.0) / ((out[:, 0] - y) ** 2).mean(),
     "a norm": lambda out, y, model: (out[:, 0] - y).norm(),
     "both are trained": lambda out, y, model: ((out[:, 0] - model(torch.ones(16, 6))[:, 0]) ** 2).mean(),
     "from one to the next": lambda out, y, model: ((out[1:] - out[:-1]) ** 2).mean(),
@@ -415,7 +383,7 @@ def test_of_several_backwards_each_has_to_be_one(watch):
 
 def test_where_torch_has_the_loss_nothing_is_noted(watch, monkeypatch):
     noted = []
-    monkeypatch.setattr("tdbg.adaptors.torch.own_predictions.remember", lambda output, is_due: noted.append(output))
+    monkeypatch.setattr("tdbg.adaptors.torch.own_looks.remember", lambda output, is_due: noted.append(output))
     run = trained(watch, lambda out, y: F.mse_loss(out[:, 0], y), steps=8)
     assert len(noted) == 1 and own(run) == [None] * 8
 
@@ -545,7 +513,7 @@ def test_hooks_leave_a_loss_and_no_predictions(watch):
 
 
 def test_a_failure_gives_up_these_numbers_and_nothing_else(watch, monkeypatch):
-    monkeypatch.setattr("tdbg.adaptors.torch.own_predictions.differences", lambda *_: 1 / 0)
+    monkeypatch.setattr("tdbg.adaptors.torch.own_looks.differences", lambda *_: 1 / 0)
     run = trained(watch, lambda out, y: ((out[:, 0] - y) ** 2).mean(), steps=14, strict=False)
     assert len(run.steps) == 14 and looks(run) == [{}] * 14
     assert "gradient/Linear_weight" in {name for name, _, _ in run.steps[-1].values}

@@ -3,9 +3,9 @@
 Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (hash of
 samples of the first inputs of root forwards: Context.take_batch), gradients_absent, gradients_kept (1: they were not
 reset; of several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed, and what it
-predicts: data.py, own_predictions.py, arguments.py; what evaluations are fed: held_out.py; of the mode that modules are
-in: module_modes.py; of what lies between the last layer and the loss: loss_graph.py; of random numbers:
-random_numbers.py; of the axis that sequences lie along: batch_axis.py.
+predicts: data.py, own_looks.py, arguments.py; what evaluations are fed: held_out.py; of the mode that modules are in:
+module_modes.py; of what lies between the last layer and the loss: loss_graph.py; of random numbers: random_numbers.py;
+of the axis that sequences lie along: batch_axis.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
 loss_broadcast (shapes), optimizer_uncounted (how many steps had no gradient at all, so far), optimizer/<optimizer>
 (class, groups, options), settings (of modules and of functions: settings.py), made_anew (layers: made_anew.py),
@@ -37,7 +37,7 @@ from .lone import LoneParameters
 from .loss_graph import FUNCTIONS, LossGraph
 from .made_anew import MadeAnew
 from .module_modes import ModuleModes
-from .own_predictions import OwnLosses
+from .own_looks import OwnLosses
 from .params import READER, local
 from .predictions import COMPARED, options_of
 from .random_numbers import RandomNumbers

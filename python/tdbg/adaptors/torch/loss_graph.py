@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .graph import is_captured, name_of, shape_of, signed
-from .own_losses import Pairs, are_pairs, differences, pairs_of
+from .own_losses import Pairs, are_pairs, differences, pairs_of, root_of
 from .params import unreadable
 from .predictions import MEASURES
 
@@ -210,7 +210,7 @@ class LossGraph:
                 self._see("softmax_of_one", over)
             elif axis == 0 and len(shape) in (2, 4) and shape[0] == rows and shape[1] > 1:
                 self._see("softmax_over_batch", over)
-        for difference in differences(tensors):
+        for difference in differences(root_of(tensors)):
             pairs = pairs_of(difference)
             if pairs is not None:
                 self._compared_in_pairs(pairs)
@@ -248,6 +248,14 @@ class LossGraph:
         cut = _cut_by(node)
         if cut:
             self._range(cut, given, target)
+
+    def scored(self, node: Any) -> None:
+        """A softmax of a cross entropy that the script computes by itself is taken of what `node` gave."""
+        while name_of(node) in ("Permute", "Transpose"):
+            node = node.next_functions[0][0]
+        cut = _cut_by(node)
+        if cut in _CUT["cross_entropy"] or cut == "Softmax":
+            self._see("not_logits", {"function": "softmax", "given": _WORDS[cut]})
 
     def step_ends(self) -> None:
         """An optimizer is about to step."""

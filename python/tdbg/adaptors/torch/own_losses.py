@@ -24,9 +24,10 @@ SOME = 64               # elements by which two differences are taken for one
 FEW = 3                 # rows of which each is compared with each: nothing is learnt of the axis' length
 ROUNDED = 0.01          # what pairs may differ by from a sum of what each of the two gives
 
-_SHAPES = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Alias", "Clone", "ToCopy")
+#: What keeps elements and their order.
+SHAPES = frozenset(("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Alias", "Clone", "ToCopy"))
 #: Functions of one element, and what picks some.
-_PASS_ON = frozenset((*_SHAPES, "Select", "Slice", "Relu", "Tanh", "Sigmoid", "Softplus", "Mul", "Div", "Add", "Sub"))
+_PASS_ON = frozenset((*SHAPES, "Select", "Slice", "Relu", "Tanh", "Sigmoid", "Softplus", "Mul", "Div", "Add", "Sub"))
 
 
 class Difference(NamedTuple):
@@ -52,7 +53,7 @@ class Difference(NamedTuple):
     def is_of_a_parameter(self) -> bool:
         """Weights that are to stay where they are."""
         node = self.predicted[0]
-        while name_of(node) in _SHAPES:
+        while name_of(node) in SHAPES:
             node = node.next_functions[0][0]
         return name_of(node) == "AccumulateGrad"
 
@@ -61,8 +62,10 @@ def _differentiated(node: Any) -> list[Any]:
     return [behind for behind, _ in node.next_functions if behind is not None]
 
 
-def _factor(node: Any) -> bool:
+def _is_factor(name: str, node: Any) -> bool:
     """Is it a product with a number, or a quotient by one?"""
+    if name not in ("Mul", "Div") or (name == "Div" and node.next_functions[0][0] is None):
+        return False
     if not shape_of(node):
         return True
     other = kept_as(node, "self" if node.next_functions[0][0] is None else "other")
@@ -71,7 +74,7 @@ def _factor(node: Any) -> bool:
 
 def _terms(root: Any) -> Iterator[tuple[Any, bool]]:
     """What is summed to it, and whether that is all."""
-    todo, whole = [root], True
+    todo, whole = [root] if root is not None else [], True
     for _ in range(TERMS):
         if not todo:
             return
@@ -99,28 +102,30 @@ def _is_square(product: Any) -> bool:
     return first.shape == second.shape and bool((first.reshape(-1)[:SOME] == second.reshape(-1)[:SOME]).all())
 
 
-def _measured(node: Any) -> tuple[str, Any] | None:
-    """(function, node that kept the difference) where each element counts the same; None of anything else."""
-    averaged = False
+def below_sums(node: Any, passing: frozenset[str]) -> Any:
+    """What is summed up, each element the same: the node below sums, means, factors that are numbers, and nodes of the
+    names `passing`. None where there is no such sum."""
+    summed = False
     for _ in range(NODES):
         name, behind = name_of(node), _differentiated(node)
-        if name == "Pow" and averaged:
-            return ("mse_loss", node) if getattr(node, "_saved_exponent", None) == 2 and len(behind) == 1 else None
-        if name == "Mul" and averaged and len(behind) == 2:
-            return ("mse_loss", node) if _is_square(node) else None
-        if name == "Abs" and averaged:
-            return "l1_loss", node
-        if len(behind) != 1:
-            return None
-        if name in ("Mean", "Sum"):
-            averaged = True
-        elif name in ("Mul", "Div"):
-            if not _factor(node):
-                return None
-        elif name not in _SHAPES and not (name == "Sqrt" and not shape_of(node)):
-            return None
+        if len(behind) != 1 or not (name in passing or name in ("Mean", "Sum") or _is_factor(name, node)):
+            return node if summed else None
+        summed = summed or name in ("Mean", "Sum")
         node = behind[0]
     return None
+
+
+def _measured(root: Any) -> tuple[str, Any] | None:
+    """(function, node that kept the difference); None of anything else."""
+    # A root of the whole is that of a mean.
+    node = root.next_functions[0][0] if name_of(root) == "Sqrt" and not shape_of(root) else root
+    node = below_sums(node, SHAPES)
+    name = "" if node is None else name_of(node)
+    if name == "Pow" and len(_differentiated(node)) == 1 and getattr(node, "_saved_exponent", None) == 2:
+        return "mse_loss", node
+    if name == "Mul" and len(_differentiated(node)) == 2 and _is_square(node):
+        return "mse_loss", node
+    return ("l1_loss", node) if name == "Abs" else None
 
 
 def _made(power: Any) -> tuple[Any, int] | None:
@@ -135,19 +140,22 @@ def _made(power: Any) -> tuple[Any, int] | None:
             if len(node.next_functions) != 2 or len(sides) != 1 or getattr(node, "_saved_alpha", None) != 1:
                 return None
             return node, sides[0]
-        if name not in _SHAPES or name == "Unsqueeze":
+        if name not in SHAPES or name == "Unsqueeze":
             return None
         node = node.next_functions[0][0]
     return None
 
 
-def differences(tensors: torch.Tensor | Sequence[torch.Tensor]) -> Iterator[Difference]:
-    """Those that what is differentiated is made of."""
+def root_of(tensors: torch.Tensor | Sequence[torch.Tensor]) -> Any:
+    """The node of the one number that is differentiated; None where that is something else."""
     whole = tensors if isinstance(tensors, torch.Tensor) else tensors[0] if len(tensors) == 1 else None
-    if not isinstance(whole, torch.Tensor) or whole.grad_fn is None or whole.numel() != 1:
-        return
-    for root, alone in _terms(whole.grad_fn):
-        measured = _measured(root)
+    return whole.grad_fn if isinstance(whole, torch.Tensor) and whole.numel() == 1 else None
+
+
+def differences(root: Any) -> Iterator[Difference]:
+    """Those that what is differentiated is made of."""
+    for term, alone in _terms(root):
+        measured = _measured(term)
         made = None if measured is None else _made(measured[1])
         if measured is not None and made is not None:
             yield Difference(*measured, *made, alone)

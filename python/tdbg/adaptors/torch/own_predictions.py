@@ -1,8 +1,4 @@
-"""Losses that a script computes by itself, looked at as seldom as inputs and labels: which function of torch's each is
-equal to, what is predicted, and what that is compared with.
-
-    context/own_loss         1: all that backward was called on in the step is one such loss; 0: not this time
-    topic own_loss           {"function": "mse_loss"}: the mean of the same, or that times a number, or its root
+"""What a difference is of, in a loss that a script computes by itself: predictions and targets.
 
 The graph keeps the difference of predictions and targets, and neither of them. What a model gave is noted at the node
 that made it, as the part of it that a look takes (predictions.part, a copy), and is gone with that node. Targets are
@@ -12,27 +8,23 @@ predictions less the difference: exact but for its rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from ..structure import every
-from .data import EARLY, plain
+from .data import plain
 from .graph import is_captured, name_of, shape_of, signed
 from .origin.graph import kept_as
-from .own_losses import Difference, differences, picked_by
-from .predictions import ROWS, Options, evenly, part
-
-if TYPE_CHECKING:
-    from .session import Session
+from .own_losses import SHAPES, Difference, picked_by
+from .predictions import ROWS, evenly, part
 
 MOST = 4                # tensors that a model gives
 DEEP = 8                # nodes between what it gave and the difference
 _GAVE = "tdbg.gave"     # among a node's notes: {number of its result: Given}
 
-_SAME = frozenset(("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Alias", "Clone", "ToCopy"))
 #: Nodes that keep what they gave.
 _KEEP = frozenset(("Sigmoid", "Tanh", "Relu", "Softmax", "LogSoftmax", "Exp"))
 
@@ -103,7 +95,7 @@ def given_by(node: Any, number: int) -> Given | None:
             break
         if name in ("Select", "Gather", "Index"):
             picks.append(node)
-        elif name not in _SAME:
+        elif name not in SHAPES:
             return None
         node, number = node.next_functions[0]
     else:
@@ -138,61 +130,3 @@ def compared(difference: Difference, is_due: Callable[[torch.Tensor], bool]) -> 
     first = target[:1]
     target = torch.where((target - first).abs().amax(0) <= rounding, first, target)
     return Compared(predicted, target, rounding.item() if kind is torch.float64 else 0.0)
-
-
-class OwnLosses:
-    """Of one session."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._functions: list[str | None] = []      # of each backward of the step at hand, if that is looked at
-        self._looks = 0
-        self._ever = self._varies = False
-        self._wanted = True                         # what models give is noted
-
-    def gave(self, output: Any) -> None:
-        """A model returned this, in training, at a step that is looked at."""
-        if self._wanted:
-            with torch.no_grad():
-                remember(output, self._session.context.data.is_part_due)
-
-    def differentiated(self, tensors: torch.Tensor | Sequence[torch.Tensor]) -> None:
-        """A backward is about to run, at a step that is looked at."""
-        first = not self._functions
-        if first and self._session.context.data.has_compared:
-            self._wanted = False
-            return
-        found = next((one for one in differences(tensors) if one.whole and not one.is_of_a_parameter()), None)
-        self._functions.append(None if found is None else found.function)
-        if first and found is not None:
-            with torch.no_grad():
-                self._look(found)
-
-    def step_ends(self) -> None:
-        """An optimizer is about to step."""
-        functions, self._functions = self._functions, []
-        if not functions:
-            return
-        self._looks += 1
-        function = functions[0] if len(set(functions)) == 1 else None
-        if function is not None:
-            self._ever = True
-            self._session.context.topic("own_loss", {"function": function})
-        if self._ever:
-            self._session.context.add("context/own_loss", int(function is not None))
-        self._wanted = self._ever or self._looks < EARLY
-
-    def _look(self, found: Difference) -> None:
-        context = self._session.context
-        both = compared(found, context.data.is_part_due)
-        if both is None:
-            return
-        if not self._varies and both.target.device.type == "cpu":
-            # A norm that is to be 1, a judge whose answer is to be "real": there is nothing to predict.
-            self._varies = bool(both.target.max() - both.target.min() > both.rounding)
-            if not self._varies:
-                self._functions[0] = None
-                return
-        context.data.compared(found.function, both.predicted, both.target, Options(), own=True)
-        if context.loss_graph.due:
-            context.loss_graph.reached(found.predicted[0], both.predicted, both.target)

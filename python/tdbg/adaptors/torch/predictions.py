@@ -6,7 +6,7 @@
                              correlation (of predictions with targets, over rows: 0 where they have nothing to do with
                              each other)
     topic predictions        which function, whether a row is a single number, and whether the script computes the loss
-                             by itself (own_predictions.py)
+                             by itself (own_looks.py)
 
 A row is what lies along the first axis that has more than one. Of at most ROWS rows and ELEMENTS elements, evenly
 spread, so that a look costs the same however large the tensors are.
