@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from tdbg.adaptors.torch import own_losses as _own
+from tdbg.adaptors.torch import own_predictions as _predictions
 
 
 # Pairs ------------------------------------------------------------------------------------------------------
@@ -365,6 +366,46 @@ def test_what_is_no_loss_that_torch_has(watch, loss):
     assert not any(name == "context/own_loss" for step in run.steps for name, _ in step.scalars)
 
 
+def test_what_grows_is_no_loss(watch):
+    run = trained(watch, lambda out, y: -((out[:, 0] - y) ** 2).mean())
+    assert own(run) == [None] * 4 and looks(run) == [{}] * 4
+
+
+def test_a_factor_that_changes_is_a_part_of_the_loss(watch):
+    """What an episode brought in, and no size of a batch."""
+    step = iter(range(100))
+
+    def rewarded(of):
+        return trained(watch, lambda out, y: of(out[:, 0] - y, next(step)))
+    assert own(rewarded(lambda d, n: (d ** 2).mean() * (1 + n))) == ["mse_loss", None, None, None]
+    step = iter(range(100))
+    assert own(rewarded(lambda d, n: torch.tensor(1.0 + n) * (d ** 2).mean())) == ["mse_loss", None, None, None]
+    assert own(rewarded(lambda d, n: (d ** 2).mean() / 3)) == ["mse_loss"] * 4
+
+
+@pytest.mark.parametrize("of", [lambda d: d.sum(), lambda d: d.sum() / len(d), lambda d: d.sum() / d.numel(), lambda d: 2 * d.mean(),
+                                lambda d: d.sum(1).mean()])
+def test_a_last_batch_may_be_smaller(watch, of):
+    run = trained(watch, lambda out, y: of((out - torch.stack([y, -y], 1)) ** 2), nn.Linear(6, 2),
+                  batch=lambda rows, seed: rows_of(5 if seed == 3 else 16, seed))
+    assert own(run) == ["mse_loss"] * 4
+
+
+def test_a_scaler_is_no_factor(watch):
+    session, model = watch(), nn.Linear(6, 1)
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.01), torch.amp.GradScaler("cpu", growth_interval=1)
+    for step in range(4):
+        x, y = rows_of(16, step)
+        optimizer.zero_grad()
+        loss = ((model(x)[:, 0] - y) ** 2).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    session.finish("closed")
+    run = session.made[0]
+    assert own(run) == ["mse_loss"] * 4 and all(len(look) == 9 for look in looks(run))
+
+
 def test_of_several_backwards_each_has_to_be_one(watch):
     session, model = watch(), nn.Linear(6, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -379,6 +420,17 @@ def test_of_several_backwards_each_has_to_be_one(watch):
     session.finish("closed")
     assert own(session.made[0]) == ["mse_loss", "mse_loss", None, "mse_loss"]
     assert session.made[0].steps[2].scalars["context/own_loss", 0] == 0
+
+
+def test_where_nothing_is_recognised_looks_are_fewer(watch, monkeypatch):
+    asked = []
+    monkeypatch.setattr("tdbg.adaptors.torch.own_looks.classes_of", lambda root: asked.append(root))
+    def at(steps, loss):
+        asked.clear()
+        trained(watch, loss, steps=steps)
+        return len(asked)
+    assert at(20, lambda out, y: (out[:, 0] * y).mean()) == 20
+    assert at(8 * 24, lambda out, y: (out[:, 0] * y).mean()) == 23, "of 21 looks more three"
 
 
 def test_where_torch_has_the_loss_nothing_is_noted(watch, monkeypatch):
@@ -396,6 +448,26 @@ def test_targets_of_one_value_have_no_spread_and_a_batch_of_them_is_no_other_los
     assert own(run) == ["mse_loss"] * 4
     assert (looks(run)[2]["targets/between"], looks(run)[2]["targets/guess"]) == (0, 0)
     assert looks(run)[2]["targets/mean"] == pytest.approx(0.3)
+
+
+def test_a_column_of_one_value_has_no_spread(watch):
+    def loss(out, y):
+        return ((out - torch.stack([y, torch.full_like(y, 0.3), -y], 1)) ** 2).mean()
+    look = looks(trained(watch, loss, nn.Linear(6, 3), rows=40, steps=1))[0]
+    _, y = rows_of(40, 0)
+    assert look["targets/between"] == pytest.approx(2 * y.std().item() / 3, rel=1e-5)
+    assert look["targets/guess"] == pytest.approx(2 * y.var().item() / 3, rel=1e-5)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_a_device_settles_targets_as_the_host_does(columns):
+    g = torch.Generator().manual_seed(1)
+    predicted, target = torch.randn(40, columns, generator=g), 1e3 + torch.randn(40, columns, generator=g)
+    target[:, 0] = 0.3
+    apart = predicted - target
+    host = _predictions._settled(predicted, predicted - apart, apart, 2e-7)
+    assert (host.target[:, 0] == host.target[0, 0]).all() and (host.spread > host.rounding) == (columns > 1)
+    assert torch.equal(_predictions._settled_late(predicted - apart, apart, 2e-7), host.target)
 
 
 def test_the_training_is_the_same_to_the_bit_and_nothing_is_kept(watch, monkeypatch):

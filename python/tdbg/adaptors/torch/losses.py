@@ -194,6 +194,14 @@ class Losses:
             self.origins.bad_loss(tensors)
             self.session.context.bad_loss()
 
+    def unscaled(self, tensors: Any) -> Any:
+        """`tensors`, about to be differentiated; of what GradScaler.scale gave, its argument."""
+        scaled, given = self._scaled, tensors if isinstance(tensors, (tuple, list)) else (tensors,)
+        if scaled is None or len(given) != 1 or given[0] is not scaled[0]():
+            return tensors
+        argument = scaled[3]()
+        return tensors if argument is None else argument
+
     def _keep(self, pending: Any, name: str, value: Any, micro: int = 0) -> Any:
         """The copy."""
         if len(pending) >= MAX_PENDING:

@@ -19,7 +19,7 @@ import torch
 from .data import plain
 from .graph import name_of, shape_of, signed
 from .origin.graph import kept_as
-from .own_losses import SHAPES, below_sums, picked_by
+from .own_losses import SHAPES, Summed, below_sums, picked_by
 from .own_predictions import given_by
 from .predictions import ROWS, evenly, part
 
@@ -35,12 +35,14 @@ _TINY = 1e-30
 
 class OfClasses(NamedTuple):
     """`given` and `target` as the function of torch's takes them; None where they are not known. `scored`: the node
-    that gave what a softmax is taken of."""
+    that gave what a softmax is taken of. `summed`: how the logarithms are, or what is above 0 (`sign`)."""
 
     function: str
     given: torch.Tensor | None
     target: torch.Tensor | None
     scored: Any = None
+    sign: int = -1
+    summed: Summed | None = None
 
 
 class _Rows(NamedTuple):
@@ -178,14 +180,16 @@ def _soft(node: Any) -> OfClasses | None:
     labels = _as_rows(found[0])
     if labels is None or labels.numel() > LARGE:
         return None
-    labels = -labels if labels[0].sum() < 0 else labels
+    sign = -1 if labels[0].sum() >= 0 else 1
+    labels = -sign * labels
     if not _are_probabilities(labels) or labels.double().amax(1).mean() < SURE:
         return None             # a teacher's, of which most of the loss may be what cannot be learnt
     labels = labels[:: rows.step]
     if rows.logs is None or rows.logs.shape != labels.shape:
-        return OfClasses("cross_entropy", None, None, rows.scored)
+        return OfClasses("cross_entropy", None, None, rows.scored, sign)
     most, which = labels.max(1)
-    return OfClasses("cross_entropy", rows.logs, which if bool((most == 1).all()) else labels.float(), rows.scored)
+    target = which if bool((most == 1).all()) else labels.float()
+    return OfClasses("cross_entropy", rows.logs, target, rows.scored, sign)
 
 
 def _from_sums(node: Any) -> OfClasses | None:
@@ -204,7 +208,8 @@ def _from_sums(node: Any) -> OfClasses | None:
         return None
     if tuple(map(signed, whole._saved_dim)) not in ((-1,), (scores.dim() - 1,)):
         return None
-    return _of_rows(_Rows(_as_rows(scores), 1, whole.next_functions[0][0]), labels)
+    found = _of_rows(_Rows(_as_rows(scores), 1, whole.next_functions[0][0]), labels)
+    return None if found is None else found._replace(sign=1)
 
 
 def _with_logarithm(product: Any) -> tuple[torch.Tensor, torch.Tensor, bool] | None:
@@ -249,17 +254,18 @@ def _of_two(node: Any) -> OfClasses | None:
     (y, p, one_is_rest), (not_y, not_p, other_is_rest) = terms
     if one_is_rest == other_is_rest or y.shape != not_y.shape or p.shape != not_p.shape:
         return None
-    if y.sum() + not_y.sum() < 0:
-        y, not_y = -y, -not_y
+    sign = -1 if y.sum() + not_y.sum() >= 0 else 1
+    y, not_y = -sign * y, -sign * not_y
     if bool(((y + not_y - 1).abs() > NEAR).any()) or bool(((p + not_p - 1).abs() > NEAR).any()):
         return None
     given, target = (not_p, not_y) if one_is_rest else (p, y)
-    return OfClasses("binary_cross_entropy", given, target)
+    return OfClasses("binary_cross_entropy", given, target, sign=sign)
 
 
 def classes_of(root: Any) -> OfClasses | None:
     """The cross entropy that is all that is differentiated, but for a factor; None where that is something else."""
-    node = None if root is None else below_sums(root, _PASS_ON)
-    if node is None:
+    summed = None if root is None else below_sums(root, _PASS_ON)
+    if summed is None:
         return None
-    return _picked(node) or _soft(node) or _from_sums(node) or _of_two(node)
+    found = _picked(summed.node) or _soft(summed.node) or _from_sums(summed.node) or _of_two(summed.node)
+    return None if found is None else found._replace(summed=summed)

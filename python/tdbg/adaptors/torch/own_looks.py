@@ -21,6 +21,9 @@ from .predictions import Options
 if TYPE_CHECKING:
     from .session import Session
 
+SELDOM = 8              # every how many looks, where the first EARLY recognised nothing
+APART = 0.1             # as of torch's functions: Digest.the_loss
+
 
 def _difference(root: Any) -> Difference | None:
     """That of which all that is differentiated is a measure."""
@@ -35,6 +38,7 @@ class OwnLosses:
         self._functions: list[str | None] = []      # of each backward of the step at hand, if that is looked at
         self._looks = 0
         self._ever = self._varies = False
+        self._scales: dict[str, tuple[float, float]] = {}   # by function: its factor, and that of the mean
         self._wanted = True                         # what models give is noted
 
     def gave(self, output: Any) -> None:
@@ -49,9 +53,15 @@ class OwnLosses:
         if first and self._session.context.data.has_compared:
             self._wanted = False
             return
+        if first:
+            self._looks += 1
+            if not self._ever and self._looks > EARLY and self._looks % SELDOM:
+                return
         with torch.no_grad():
-            root = root_of(tensors)
+            root = root_of(self._session.losses.unscaled(tensors))
             found = _difference(root) or classes_of(root)
+            if found is not None and not self._is_of_one_scale(found):
+                found = None
             self._functions.append(None if found is None else found.function)
             if first and isinstance(found, Difference):
                 self._look(found)
@@ -63,7 +73,6 @@ class OwnLosses:
         functions, self._functions = self._functions, []
         if not functions:
             return
-        self._looks += 1
         function = functions[0] if len(set(functions)) == 1 else None
         if function is not None:
             self._ever = True
@@ -72,6 +81,16 @@ class OwnLosses:
             self._session.context.add("context/own_loss", int(function is not None))
         self._wanted = self._ever or self._looks < EARLY
 
+    def _is_of_one_scale(self, found: Difference | OfClasses) -> bool:
+        """Is it above 0, and times what it was before? A policy's is times what an episode brought in, another
+        number at each step. What is summed up and divided by the number of rows is one mean."""
+        sign = found.sign if isinstance(found, OfClasses) else 1
+        factor, scale = (found.summed.factor, found.summed.scale) if found.summed is not None else (None, None)
+        if factor is None or scale is None or sign * factor <= 0:
+            return False
+        before = self._scales.setdefault(found.function, (factor, scale))
+        return any(abs(now - then) <= APART * abs(then) for now, then in zip((factor, scale), before))
+
     def _look(self, found: Difference) -> None:
         context = self._session.context
         both = compared(found, context.data.is_part_due)
@@ -79,7 +98,7 @@ class OwnLosses:
             return
         if not self._varies and both.target.device.type == "cpu":
             # A norm that is to be 1, a judge whose answer is to be "real": there is nothing to predict.
-            self._varies = bool(both.target.max() - both.target.min() > both.rounding)
+            self._varies = both.spread > both.rounding
             if not self._varies:
                 self._functions[0] = None
                 return

@@ -8,6 +8,7 @@ difference, but for factors that are numbers: a weight of each row, or anything 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -30,11 +31,25 @@ SHAPES = frozenset(("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze"
 _PASS_ON = frozenset((*SHAPES, "Select", "Slice", "Relu", "Tanh", "Sigmoid", "Softplus", "Mul", "Div", "Add", "Sub"))
 
 
+class Summed(NamedTuple):
+    """What is summed up, each element the same."""
+
+    node: Any
+    factor: float | None    # None: a number that would have to be waited for
+    terms: float            # of each sum that is no mean
+
+    @property
+    def scale(self) -> float | None:
+        """Times the mean of all elements."""
+        return None if self.factor is None else self.factor * self.terms
+
+
 class Difference(NamedTuple):
     """One term of what is differentiated: a measure of one difference."""
 
     function: str           # of torch's, that takes the mean of the same: mse_loss, l1_loss
     power: Any              # the node that kept the difference,
+    summed: Summed
     made: Any               # and the one that made it
     side: int               # which of its two sides is differentiated
     whole: bool             # is it all that is differentiated, but for a factor?
@@ -62,14 +77,20 @@ def _differentiated(node: Any) -> list[Any]:
     return [behind for behind, _ in node.next_functions if behind is not None]
 
 
-def _is_factor(name: str, node: Any) -> bool:
-    """Is it a product with a number, or a quotient by one?"""
+def _number_in(name: str, node: Any) -> Any:
+    """The number that it is a product with, or a quotient by; None where it is neither."""
     if name not in ("Mul", "Div") or (name == "Div" and node.next_functions[0][0] is None):
-        return False
-    if not shape_of(node):
-        return True
+        return None
     other = kept_as(node, "self" if node.next_functions[0][0] is None else "other")
-    return isinstance(other, torch.Tensor) and not other.dim()
+    if other is None and not shape_of(node):
+        return float("nan")                 # so it is one
+    return other if isinstance(other, torch.Tensor) and not other.dim() else None
+
+
+def _value(number: Any) -> float | None:
+    if not isinstance(number, torch.Tensor) or number.device.type != "cpu" or number.is_complex():
+        return None
+    return float(number)
 
 
 def _terms(root: Any) -> Iterator[tuple[Any, bool]]:
@@ -102,30 +123,42 @@ def _is_square(product: Any) -> bool:
     return first.shape == second.shape and bool((first.reshape(-1)[:SOME] == second.reshape(-1)[:SOME]).all())
 
 
-def below_sums(node: Any, passing: frozenset[str]) -> Any:
-    """What is summed up, each element the same: the node below sums, means, factors that are numbers, and nodes of the
-    names `passing`. None where there is no such sum."""
-    summed = False
+def below_sums(node: Any, passing: frozenset[str]) -> Summed | None:
+    """What lies below sums, means, factors that are numbers, and nodes of the names `passing`. None where there is no
+    such sum."""
+    summed, terms = False, 1.0
+    factor: float | None = 1.0
     for _ in range(NODES):
         name, behind = name_of(node), _differentiated(node)
-        if len(behind) != 1 or not (name in passing or name in ("Mean", "Sum") or _is_factor(name, node)):
-            return node if summed else None
+        number = _number_in(name, node) if len(behind) == 1 else None
+        if len(behind) != 1 or not (name in passing or name in ("Mean", "Sum") or number is not None):
+            return Summed(node, factor, terms) if summed else None
+        if number is not None:
+            value = _value(number)
+            factor = None if factor is None or not value else factor * value if name == "Mul" else factor / value
+        elif name == "Neg":
+            factor = None if factor is None else -factor
+        elif name == "Sum":
+            terms *= math.prod(shape_of(*node.next_functions[0])) / max(1, math.prod(shape_of(node)))
         summed = summed or name in ("Mean", "Sum")
         node = behind[0]
     return None
 
 
-def _measured(root: Any) -> tuple[str, Any] | None:
-    """(function, node that kept the difference); None of anything else."""
+def _measured(root: Any) -> tuple[str, Any, Summed] | None:
+    """(function, node that kept the difference, how it is summed up); None of anything else."""
     # A root of the whole is that of a mean.
-    node = root.next_functions[0][0] if name_of(root) == "Sqrt" and not shape_of(root) else root
-    node = below_sums(node, SHAPES)
-    name = "" if node is None else name_of(node)
+    top = root.next_functions[0][0] if name_of(root) == "Sqrt" and not shape_of(root) else root
+    summed = below_sums(top, SHAPES)
+    if summed is None:
+        return None
+    node = summed.node
+    name = name_of(node)
     if name == "Pow" and len(_differentiated(node)) == 1 and getattr(node, "_saved_exponent", None) == 2:
-        return "mse_loss", node
+        return "mse_loss", node, summed
     if name == "Mul" and len(_differentiated(node)) == 2 and _is_square(node):
-        return "mse_loss", node
-    return ("l1_loss", node) if name == "Abs" else None
+        return "mse_loss", node, summed
+    return ("l1_loss", node, summed) if name == "Abs" else None
 
 
 def _made(power: Any) -> tuple[Any, int] | None:

@@ -55,7 +55,7 @@ class Given(NamedTuple):
 
 def remember(output: Any, is_due: Callable[[torch.Tensor], bool]) -> None:
     """A model returned `output`, in training. `is_due`: is such a tensor looked at?"""
-    for tensor in islice(every(torch.Tensor, output), MOST):
+    for tensor in (output,) if type(output) is torch.Tensor else islice(every(torch.Tensor, output), MOST):
         if type(tensor) is not torch.Tensor or tensor.grad_fn is None or not is_due(tensor):
             continue
         given, notes = Given.of(tensor), getattr(tensor.grad_fn, "metadata", None)
@@ -108,7 +108,8 @@ def given_by(node: Any, number: int) -> Given | None:
 class Compared(NamedTuple):
     predicted: torch.Tensor
     target: torch.Tensor
-    rounding: float             # what targets are known to
+    spread: float = 0.0         # of all targets, and
+    rounding: float = 0.0       # how near they are known; of host memory alone
 
 
 def compared(difference: Difference, is_due: Callable[[torch.Tensor], bool]) -> Compared | None:
@@ -119,14 +120,37 @@ def compared(difference: Difference, is_due: Callable[[torch.Tensor], bool]) -> 
     given = given_by(*difference.predicted)
     if given is None:
         return None
-    rest = part(apart)
-    if _without_ones(apart.shape) != given.shape or rest is None or rest.numel() != given.values.numel():
+    rest, predicted = part(apart), given.values
+    if _without_ones(apart.shape) != given.shape or rest is None or rest.numel() != predicted.numel():
         return None
-    kind = torch.float64 if rest.device.type == "cpu" else torch.float32
-    predicted, difference_of = given.values.to(kind).reshape(rest.shape), rest.to(kind)
-    target = predicted - difference_of if difference.side == 0 else predicted + difference_of
-    # Targets that are all the same have to be that, or guessing them has a loss that is not 0.
-    rounding = 2 * torch.finfo(apart.dtype).eps * difference_of.abs().amax()
-    first = target[:1]
-    target = torch.where((target - first).abs().amax(0) <= rounding, first, target)
-    return Compared(predicted, target, rounding.item() if kind is torch.float64 else 0.0)
+    if rest.dtype != predicted.dtype or rest.dtype not in (torch.float32, torch.float64):
+        kind = torch.float64 if torch.float64 in (rest.dtype, predicted.dtype) else torch.float32
+        rest, predicted = rest.to(kind), predicted.to(kind)
+    predicted = predicted.reshape(rest.shape)
+    target = predicted - rest if difference.side == 0 else predicted + rest
+    return _settled(predicted, target, rest, 2 * torch.finfo(apart.dtype).eps)
+
+
+def _settled_late(target: torch.Tensor, apart: torch.Tensor, near: float) -> torch.Tensor:
+    """As `_settled`, of a device, which is not waited for."""
+    least, most = torch.aminmax(target, dim=0)
+    return torch.where(most - least <= near * apart.abs().amax(), target[:1], target)
+
+
+def _settled(predicted: torch.Tensor, target: torch.Tensor, apart: torch.Tensor, near: float) -> Compared:
+    """Columns of targets that are all the same have to be that, or guessing them has a loss that is not 0. `near`: how
+    near targets are known, of the largest difference."""
+    if target.device.type != "cpu":
+        return Compared(predicted, _settled_late(target, apart, near))
+    low, high = torch.aminmax(apart)
+    rounding = near * max(-low.item(), high.item())
+    low, high = torch.aminmax(target)
+    spread = high.item() - low.item()
+    if spread <= rounding:
+        target = target[:1].expand_as(target)
+    elif target.numel() > len(target):
+        least, most = torch.aminmax(target, dim=0)
+        same = most - least <= rounding
+        if bool(same.any()):
+            target = torch.where(same, target[:1], target)
+    return Compared(predicted, target, spread, rounding)
