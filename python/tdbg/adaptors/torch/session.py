@@ -104,10 +104,8 @@ class Session(LoopSession):
 
     def install(self) -> None:
         self.compiled_before = has_compiled()
-        _losses.patch(self.patches, self)
-        _scaler.patch(self.patches, self)
-        _random_numbers.patch(self.patches, self)
-        _cuda_graphs.patch(self.patches, self)
+        for piece in (_losses, _scaler, _random_numbers, _cuda_graphs):
+            piece.patch(self.patches, self)
         self.entries.patch(self.patches)
         self.patches.replace([torch.optim.Optimizer], "__init__", self.watch_init)
         self._handles = [nn_module.register_module_module_registration_hook(self._registered),
