@@ -1,5 +1,6 @@
-// What lies between the last layer and the loss, as the training process saw it in torch's graph at its first
-// steps (python/tdbg/adaptors/torch/loss_graph.py). Facts, each of several steps in a row.
+// What the loss is computed from, as the training process saw it in torch's graph and at layers in its first
+// steps (python/tdbg/adaptors/torch: loss_graph.py, made_anew.py, lone.py, batch_axis.py). Facts, each of
+// several steps.
 #include <fmt/format.h>
 
 #include <algorithm>
