@@ -351,6 +351,7 @@ NOT = {
     "from one to the next": lambda out, y, model: ((out[1:] - out[:-1]) ** 2).mean(),
     "a root of each row": lambda out, y, model: ((out - y[:, None]) ** 2).sum(1).sqrt().mean(),
     "to the fourth": lambda out, y, model: ((out[:, 0] - y) ** 4).mean(),
+    "a tensor of powers": lambda out, y, model: ((out[:, 0] - y) ** torch.full((16,), 2.0)).mean(),
     "the largest": lambda out, y, model: ((out[:, 0] - y) ** 2).max(),
     "a policy": lambda out, y, model: -(out.log_softmax(1)[:, 0] * (y - y.mean())).mean(),
     "a surrogate": lambda out, y, model: (out[:, 0] * y).mean(),
@@ -588,4 +589,5 @@ def test_a_failure_gives_up_these_numbers_and_nothing_else(watch, monkeypatch):
     monkeypatch.setattr("tdbg.adaptors.torch.own_looks.differences", lambda *_: 1 / 0)
     run = trained(watch, lambda out, y: ((out[:, 0] - y) ** 2).mean(), steps=14, strict=False)
     assert len(run.steps) == 14 and looks(run) == [{}] * 14
+    assert ("context/input/mean", 0) in run.steps[-1].scalars
     assert "gradient/Linear_weight" in {name for name, _, _ in run.steps[-1].values}

@@ -196,6 +196,9 @@ class Context(BaseContext):
         if self.data.due:
             try:
                 self.own_losses.differentiated(tensors)
+            except BaseException as error:
+                session.guard.failed("a loss of the script's own", error, self.own_losses.give_up)
+            try:
                 self.data.differentiated(tensors)
             except BaseException as error:
                 session.guard.failed("labels", error, self.data.give_up)
@@ -302,7 +305,7 @@ class Context(BaseContext):
             try:
                 self.own_losses.gave(output)
             except BaseException as error:
-                self.session.guard.failed("the model's output", error, self.data.give_up)
+                self.session.guard.failed("the model's output", error, self.own_losses.give_up)
 
     @unseen
     def compared(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:

@@ -40,15 +40,18 @@ class OwnLosses:
         self._ever = self._varies = False
         self._scales: dict[str, tuple[float, float]] = {}   # by function: its factor, and that of the mean
         self._wanted = True                         # what models give is noted
+        self._off = False
 
     def gave(self, output: Any) -> None:
         """A model returned this, in training, at a step that is looked at."""
-        if self._wanted:
+        if self._wanted and not self._off:
             with torch.no_grad():
                 remember(output, self._session.context.data.is_part_due)
 
     def differentiated(self, tensors: torch.Tensor | Sequence[torch.Tensor]) -> None:
         """A backward is about to run, at a step that is looked at."""
+        if self._off:
+            return
         first = not self._functions
         if first and self._session.context.data.has_compared:
             self._wanted = False
@@ -67,6 +70,10 @@ class OwnLosses:
                 self._look(found)
             elif first and isinstance(found, OfClasses):
                 self._look_at_classes(found)
+
+    def give_up(self) -> None:
+        self._off = True
+        self._functions.clear()
 
     def step_ends(self) -> None:
         """An optimizer is about to step."""

@@ -154,7 +154,9 @@ def _measured(root: Any) -> tuple[str, Any, Summed] | None:
         return None
     node = summed.node
     name = name_of(node)
-    if name == "Pow" and len(_differentiated(node)) == 1 and getattr(node, "_saved_exponent", None) == 2:
+    # One that is a tensor is kept as tensors are, and would be unpacked.
+    number = None if hasattr(node, "_raw_saved_exponent") else getattr(node, "_saved_exponent", None)
+    if name == "Pow" and len(_differentiated(node)) == 1 and number == 2:
         return "mse_loss", node, summed
     if name == "Mul" and len(_differentiated(node)) == 2 and _is_square(node):
         return "mse_loss", node, summed
