@@ -80,7 +80,16 @@ class Votes(nn.Module):
         return self.of_person
 
 
+@pytest.mark.parametrize("of", [lambda out: out.sum(), lambda out: out.mean(), lambda out: (2 * out.cos()).sum()])
+def test_one_number_for_the_whole_batch(watch, of):
+    told = pairs(trained(watch, lambda out, y: ((of(out) - y) ** 2).mean(), nn.Linear(6, 3)))
+    assert told == {"input": [], "result": [16]}
+
+
 RIGHT = {
+    "one number for other targets": lambda out, y: ((out.sum() - torch.linspace(0, 1, 5)) ** 2).mean(),
+    "one number for a number": lambda out, y: ((out.sum() - y.sum()) ** 2).mean(),
+    "of the columns of one row": lambda out, y: ((out[0].sum() - y) ** 2).mean(),
     "one shape": lambda out, y: ((out - y[:, None]) ** 2).mean(),
     "squeezed": lambda out, y: ((out.squeeze(1) - y) ** 2).mean(),
     "a number": lambda out, y: ((out - 1.5) ** 2).mean(),

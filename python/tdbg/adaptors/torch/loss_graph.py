@@ -211,7 +211,7 @@ class LossGraph:
             elif axis == 0 and len(shape) in (2, 4) and shape[0] == rows and shape[1] > 1:
                 self._see("softmax_over_batch", over)
         for difference in differences(root_of(tensors)):
-            pairs = pairs_of(difference)
+            pairs = pairs_of(difference, rows)
             if pairs is not None:
                 self._compared_in_pairs(pairs)
                 break

@@ -242,8 +242,20 @@ class Pairs(NamedTuple):
     values: torch.Tensor
 
 
-def pairs_of(difference: Difference) -> Pairs | None:
-    """A loss of all pairs of N predictions and N targets, by its shapes; `are_pairs` asks its values.
+def _one_for_all(difference: Difference, size: int) -> Pairs | None:
+    """The whole batch was summed up to one number, which is compared with each of its `size` targets."""
+    node, _ = difference.predicted
+    result = shape_of(difference.made)
+    if size < FEW or math.prod(result) != size or name_of(node) not in ("Sum", "Mean"):
+        return None
+    summed = shape_of(*node.next_functions[0])
+    values = difference.values() if summed[:1] == (size,) else None
+    return None if values is None else Pairs((), result, 0, 1, values.reshape(1, -1))
+
+
+def pairs_of(difference: Difference, size: int) -> Pairs | None:
+    """A loss of all pairs of N predictions and N targets, by its shapes; `are_pairs` asks its values. `size`: rows of
+    the batch.
 
     The mean of such squares is, but for a constant, that of each prediction from the mean of all targets, so that
     nobody trains on it on purpose. Of absolute differences some do, as one of several terms (an energy distance).
@@ -252,6 +264,8 @@ def pairs_of(difference: Difference) -> Pairs | None:
     given, result = shape_of(node, number), shape_of(difference.made)
     if not difference.whole and difference.function != "mse_loss":
         return None
+    if not given and result:
+        return _one_for_all(difference, size)
     if not given or len(given) > len(result) or _is_apart_on_purpose(node):
         return None
     aligned = (1,) * (len(result) - len(given)) + given
