@@ -120,9 +120,6 @@ def test_a_parameter_against_data_is_none(watch):
     assert pairs(trained(watch, lambda out, y: ((out - y) ** 2).mean(), Votes())) is None
 
 
-# Reading what a graph keeps ---------------------------------------------------------------------------------
-
-
 def test_what_a_hook_keeps_is_left_alone(watch):
     """A checkpoint's would compute it again, an offloading one's would bring it back."""
     unpacked = []
