@@ -165,7 +165,7 @@ function(tdbg_room name)
       target_link_libraries(${test_name} PRIVATE ${target}_testing)
     endif()
     # What the reading side is tested with is written by the writing side; the rooms themselves never meet.
-    if(name MATCHES "^(store/reader|store/compactor|trial|query)$")
+    if(name MATCHES "^(store/reader|store/compactor|trial|rules|query)$")
       target_link_libraries(${test_name} PRIVATE tdbg_store_writer)
     endif()
     if(name STREQUAL "query")

@@ -41,6 +41,7 @@ TEST_ONLY = {
     "store/reader": {"store/writer"},
     "store/compactor": {"store/writer"},
     "trial": {"store/writer"},
+    "rules": {"format", "store/writer", "store/reader"},
     "query": {"plan", "store/writer", "store/reader", "store/compactor"},
 }
 

@@ -53,7 +53,8 @@ class StepContext {
   virtual size_t tensor_count() const = 0;
   virtual const TensorInfo& tensor(TensorIndex tensor) const = 0;
   /// A worker has the same index in all attempts, so that what a rule knows of it stays valid after an
-  /// interruption.
+  /// interruption; indices are in the order of ranks, so that what iterates by them finds the same for every
+  /// reader. They need not be dense.
   virtual const std::string& worker_name(WorkerIndex worker) const = 0;
 
   /// Called by the engine before each rule, with its Columns(): rows() then has the rows in which these are

@@ -23,15 +23,24 @@ TrialSource::TrialSource(const Trial& trial, std::vector<int64_t> stopped) : acc
   step_.ShowWorkers();
 }
 
+// Rules iterate by index, so that its order is a verdict's. In what order workers were found is chance: a
+// live judge meets them as they start, a replay as a directory is listed.
 void TrialSource::Step::ShowWorkers() {
   const std::span<const TrialAccess::Worker> workers = access_.workers();
-  const auto other_attempt = [&](const TrialAccess::Worker& w) {
-    return w.attempt != workers.front().attempt;
-  };
-  if (std::none_of(workers.begin(), workers.end(), other_attempt)) return;
-  std::map<std::string_view, WorkerIndex> first;
-  for (const TrialAccess::Worker& worker : workers)
-    shown_.push_back(first.try_emplace(worker.name, static_cast<WorkerIndex>(shown_.size())).first->second);
+  std::map<std::string_view, WorkerIndex> by_name;
+  bool as_found = true;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    const TrialAccess::Worker& worker = workers[i];
+    const auto slot = static_cast<WorkerIndex>(i);
+    const auto [at, is_new] = by_name.try_emplace(worker.name, kMostRanks + slot);
+    if (is_new && worker.rank >= 0 && worker.rank < kMostRanks &&
+        !first_.contains(static_cast<WorkerIndex>(worker.rank)))
+      at->second = static_cast<WorkerIndex>(worker.rank);
+    if (is_new) first_[at->second] = slot;
+    shown_.push_back(at->second);
+    as_found = as_found && at->second == slot;
+  }
+  if (as_found) shown_.clear();
 }
 
 WorkerIndex TrialSource::Step::OfAttempt(WorkerIndex shown) const {

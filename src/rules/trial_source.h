@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,7 +50,7 @@ class TrialSource : public StepSource {
     size_t tensor_count() const override { return access_.tensor_count(); }
     const TensorInfo& tensor(TensorIndex tensor) const override { return access_.tensor(tensor); }
     const std::string& worker_name(WorkerIndex worker) const override {
-      return access_.workers()[worker].name;
+      return access_.workers()[shown_.empty() ? worker : first_.at(worker)].name;
     }
     std::vector<WorkerFate> workers() const override;
     std::string ErrorOf(const std::string& worker) const override;
@@ -76,7 +77,8 @@ class TrialSource : public StepSource {
    private:
     friend class TrialSource;
     bool Drops(WorkerIndex worker) const;
-    // The first of all attempts' workers of its name.
+    // By its rank: the same in every attempt, for whoever reads the run in whatever order. Of two names with
+    // one rank the second that was found has a number behind all ranks.
     WorkerIndex Shown(WorkerIndex worker) const { return shown_.empty() ? worker : shown_[worker]; }
     // This attempt's one of the name of a worker that is shown.
     WorkerIndex OfAttempt(WorkerIndex shown) const;
@@ -84,8 +86,11 @@ class TrialSource : public StepSource {
     bool HidesValuesOf(TensorIndex tensor) const;
 
     const TrialAccess& access_;
-    std::vector<int64_t> stopped_;    // attempts
-    std::vector<WorkerIndex> shown_;  // by WorkerIndex; empty where there is one attempt
+    std::vector<int64_t> stopped_;  // attempts
+    static constexpr WorkerIndex kMostRanks = 1 << 20;
+    std::vector<WorkerIndex> shown_;  // by the trial's WorkerIndex; empty: they are the same
+    std::map<WorkerIndex, WorkerIndex>
+        first_;  // of what is shown, the trial's, in the first attempt that has it
     TrialAccess::Step step_;
     size_t position_ = 0;
     bool shed_ = false;

@@ -181,16 +181,19 @@ void Digest::Take(const StepContext& step) {
     nonfinite_.push_back(one);
   }
   // What is differentiated may be more than what a loss function returned.
-  if (const auto whole = series("backward_loss");
-      whole && !std::isfinite(*whole) && !step.skipped() &&
+  if (!step.skipped() &&
       std::ranges::none_of(nonfinite_, [](const Nonfinite& one) { return one.kind == Nonfinite::kLoss; })) {
-    const auto named =
-        std::ranges::find_if(series_names_, [](const auto& s) { return s.second == "backward_loss"; });
-    Nonfinite one;
-    one.tensor = named->first;
-    one.numbers.count = 1;
-    (std::isnan(*whole) ? one.numbers.nan : one.numbers.infinite) = 1;
-    nonfinite_.push_back(one);
+    for (const StepContext::Scalar& scalar : step.scalars()) {
+      const auto named = series_names_.find(scalar.tensor);
+      if (named == series_names_.end() || named->second != "backward_loss" || scalar.sub.sub != 0) continue;
+      if (std::isfinite(scalar.value)) continue;
+      Nonfinite one;
+      one.tensor = scalar.tensor;
+      one.worker = scalar.worker;
+      one.numbers.count = 1;
+      (std::isnan(scalar.value) ? one.numbers.nan : one.numbers.infinite) = 1;
+      nonfinite_.push_back(one);
+    }
   }
   if (train()) LearnOwnLoss();
   the_loss_ = nullptr;
@@ -220,7 +223,7 @@ void Digest::LearnOwnLoss() {
       kind = KindOfLoss(json["function"].get<std::string>());
   }
   const auto known = own_kinds_.find(loss.name);
-  // The negative of one is what somebody wants to grow.
+  // The negative of one is what the script wants to grow.
   if (known == own_kinds_.end() || loss.value < 0) return;
   loss.kind = known->second;
   loss.own = loss.kind != LossKind::kOther;
@@ -339,6 +342,7 @@ void Digest::TakeSeries() {
   series_.clear();
   for (auto& [name, values] : series_of_ranks_) values.clear();
   const auto all = step_->scalars();  // by rank
+  first_with_series_ = all.empty() ? 0 : all.front().worker;
   const bool several = !all.empty() && all.front().worker != all.back().worker;
   for (const StepContext::Scalar& scalar : all) {
     const auto found = series_names_.find(scalar.tensor);
@@ -395,6 +399,7 @@ void Digest::TakeRows() {
       auto& now = known.role == Role::kWeight ? parameter.weight_now : parameter.gradient_now;
       if (now) continue;
       now = NumbersOf(rows, i);
+      (known.role == Role::kWeight ? parameter.weight_of : parameter.gradient_of) = rows.worker();
       if (known.role != Role::kGradient || !now->finite() || !(now->l2 >= 0)) continue;
       squares += now->l2 * now->l2;
       any = true;

@@ -51,6 +51,7 @@ struct Parameter {
   int group = -1;  ///< index into Digest::groups; -1: in no optimizer, or not known
   // At the current step, from the lowest rank that has them:
   std::optional<Numbers> weight_now, gradient_now;
+  WorkerIndex weight_of = 0, gradient_of = 0;  ///< which
 
   /// Is it a weight that multiplies (of a linear layer, a convolution, an attention, a recurrent cell)? False
   /// for an embedding, whose rows are used one by one, and for a script's own parameters, which may be
@@ -119,6 +120,9 @@ class Digest {
     double value = 0;
   };
   const std::vector<OfRank>& by_rank(const std::string& name) const;
+  WorkerIndex first_with_series() const { return first_with_series_; }  ///< the lowest rank that has any
+  /// Every loss of the step, of each rank: by tensor, then by rank.
+  const std::vector<LossValue>& losses_of_ranks() const { return loss_values_; }
   /// The first loss of the step, of each rank.
   std::vector<OfRank> loss_by_rank() const;
   /// All of the step's.
@@ -164,6 +168,7 @@ class Digest {
   std::vector<std::string> labels_;                           // of the optimizers seen so far
   std::map<TensorIndex, std::string> series_names_;
   std::map<std::string, double> series_;
+  WorkerIndex first_with_series_ = 0;
   std::map<std::string, std::vector<OfRank>> series_of_ranks_;
   std::vector<LossValue> loss_values_;  // of all ranks
   std::vector<Group> groups_;

@@ -43,9 +43,14 @@ Recent::History Recent::Table::InOrder(size_t number) const {
 
 void Recent::Take(const Digest& step) {
   const int64_t at = step.global_step();
-  for (const Loss& loss : step.losses()) losses_[{loss.name, step.eval()}].Add(at, loss.value);
+  for (const LossValue& loss : step.losses_of_ranks())
+    losses_[{loss.tensor, step.eval(), loss.worker}].Add(at, loss.value);
   if (!step.train()) return;
-  for (const auto& [name, value] : step.all_series()) series_[name].Add(at, value);
+  for (const auto& [name, value] : step.all_series()) {
+    const std::vector<Digest::OfRank>& ranks = step.by_rank(name);
+    if (ranks.empty()) series_[{name, step.first_with_series()}].Add(at, value);
+    for (const Digest::OfRank& one : ranks) series_[{name, one.worker}].Add(at, one.value);
+  }
   norms_.Grow(2 * step.parameters().size());
   for (size_t i = 0; i < step.parameters().size(); ++i) {
     const Parameter& parameter = step.parameters()[i];
@@ -59,20 +64,31 @@ void Recent::Tell(const Digest& step, Finding* finding) const {
     finding->history = std::move(values);
     finding->history_of = of;
   };
+  // One that is about the model as a whole names the lowest rank, which need not have this tensor.
+  const bool of_one = !finding->worker.empty() && finding->worker != step.first_worker();
+  const auto is_its = [&](WorkerIndex worker) {
+    return !of_one || step.step().worker_name(worker) == finding->worker;
+  };
   if (finding->tensor.starts_with(kContext)) {
-    const auto series = series_.find(finding->tensor.substr(kContext.size()));
-    if (series != series_.end()) tell(series->second.InOrder(), "value");
+    const std::string name = finding->tensor.substr(kContext.size());
+    for (auto at = series_.lower_bound({name, 0}); at != series_.end() && at->first.first == name; ++at) {
+      if (is_its(at->first.second)) return tell(at->second.InOrder(), "value");
+    }
     return;
   }
   const DetectorInfo* const info = Find(finding->detector);
   const bool eval = info != nullptr && info->family == Family::kEvaluation;
-  if (const auto loss = losses_.find({finding->tensor, eval}); loss != losses_.end())
-    return tell(loss->second.InOrder(), "value");
+  for (const auto& [key, values] : losses_) {
+    const auto& [tensor, of_eval, worker] = key;
+    if (of_eval == eval && is_its(worker) && step.step().tensor(tensor).name == finding->tensor)
+      return tell(values.InOrder(), "value");
+  }
   for (size_t i = 0; i < step.parameters().size(); ++i) {
     const Parameter& parameter = step.parameters()[i];
     const bool weight = parameter.name == finding->tensor;
     if (!weight && !(parameter.gradient && step.step().tensor(*parameter.gradient).name == finding->tensor))
       continue;
+    if (!is_its(weight ? parameter.weight_of : parameter.gradient_of)) return;
     if (History norms = norms_.InOrder(2 * i + (weight ? 0 : 1)); !norms.empty())
       tell(std::move(norms), "l2");
     return;

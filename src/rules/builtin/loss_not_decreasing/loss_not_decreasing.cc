@@ -30,6 +30,9 @@ struct Thresholds {
 // Of a short run nothing is said that noise might explain: what is found lies so many standard errors off.
 constexpr double kSureErrors = 4;
 
+// For text: which sign a NaN has depends on how it was computed.
+double Unsigned(double value) { return std::isnan(value) ? std::abs(value) : value; }
+
 class LossNotDecreasing : public Rule {
  public:
   LossNotDecreasing(Selector selector, LossCadence cadence, Thresholds thresholds)
@@ -158,8 +161,9 @@ class LossNotDecreasing : public Rule {
   std::optional<Finding> CompareHalves(const LossHalves& halves) const {
     const Stretch &before = halves.first, &now = halves.second;
     Finding finding;
-    finding.text = fmt::format("mean of {} values {:g}, {:g} at {}", now.values, now.mean, before.mean,
-                               StepName(halves.mode, before.last_position, before.last_global_step));
+    finding.text =
+        fmt::format("mean of {} values {:g}, {:g} at {}", now.values, Unsigned(now.mean), before.mean,
+                    StepName(halves.mode, before.last_position, before.last_global_step));
     if (!std::isfinite(now.mean) || !std::isfinite(before.mean)) {
       finding.measure = "nonfinite_count";
       finding.value = 1;
@@ -207,7 +211,7 @@ class LossNotDecreasing : public Rule {
       finding.value = 1;
       finding.comparison = ">";
       finding.threshold = 0;
-      finding.text = fmt::format("{}{}", mean, now);
+      finding.text = fmt::format("{}{}", mean, Unsigned(now));
       return finding;
     }
     const double before = check.earlier->mean;
