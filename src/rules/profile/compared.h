@@ -40,8 +40,8 @@ struct Comparison {
   bool single = false;  ///< a row is one number: a value, a price
 
   /// What a decoder makes is judged even where it is a part of a loss. A value network's targets are noise
-  /// until there are rewards, and whoever judges domains that are to be made alike should have nothing to go
-  /// by.
+  /// until there are rewards, and a model that judges domains that are to be made alike should have nothing
+  /// to go by.
   bool is_picture() const { return (kind == kElements || kind == kBinary) && !single; }
 
   static Comparison Of(const Digest& step);

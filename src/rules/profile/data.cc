@@ -244,8 +244,8 @@ class Labels : public Detector {
 
   // Of two classes one may be seldom: fraud, a disease. Of more, the first may be "nothing of these".
   void JudgeOne(const Digest& step, bool two, std::vector<Finding>* findings) {
-    // Whoever is right at once by saying yes to everything has been shown nothing else. Pairs are not told
-    // apart so soon, or there is nothing to learn of them.
+    // A model that is right at once by saying yes to everything has been shown nothing else. Pairs are not
+    // told apart so soon, or there is nothing to learn of them.
     if (++steps_ <= kSoon && least_ == 1 && step.series("predictions/mean").value_or(0) > kYes) ++yes_;
     const bool all_yes = yes_ >= 5 && step.the_loss()->kind == LossKind::kBinaryCrossEntropy;
     const double enough = two && !all_yes ? 5000 : 500;

@@ -141,13 +141,13 @@ class FedOtherwise : public Detector {
     const double theirs = evaluated_.deviations.Median(), their_mean = evaluated_.means.Median();
     const double range = trained_.means.Max() - trained_.means.Min();
     const double apart = std::abs(their_mean - mean);
-    const bool wider = theirs > kTimes * trained_.deviations.Max(),
-               narrower = theirs * kTimes<trained_.deviations.Min(), elsewhere = apart> deviation &&
-                          apart > 2 * range;
+    const double least = trained_.deviations.Min(), most = trained_.deviations.Max();
+    const bool wider = theirs > kTimes * most;
+    const bool narrower = theirs * kTimes < least;
+    const bool elsewhere = apart > deviation && apart > 2 * range;
     const bool worse = evaluation_.count > 0 && training_.count > 0 && training_.mean() > 0 &&
                        evaluation_.mean() > kWorse * training_.mean();
-    const bool far = theirs > kFar * trained_.deviations.Max() || theirs * kFar < trained_.deviations.Min() ||
-                     apart > kFar * deviation;
+    const bool far = theirs > kFar * most || theirs * kFar < least || apart > kFar * deviation;
     times_ = deviation > 0 && ((worse && (wider || narrower || elsewhere)) || far) ? times_ + 1 : 0;
     if (times_ < 2) return;
     told_ = true;

@@ -47,9 +47,9 @@ bool FailedItself(const std::string& error) {
 }
 
 // The time from one training step to the next, where nothing is between them.
-class SlowSteps : public Detector {
+class StepTimes : public Detector {
  public:
-  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+  void Judge(const Digest& step, std::vector<Finding>* findings) final {
     const StepInfo& now = step.step().info();
     const bool follows = step.train() && last_ && last_->mode == ModeKey::kTrain &&
                          last_->global_step + 1 == now.global_step && attempt_ == step.step().attempt() &&
@@ -57,122 +57,138 @@ class SlowSteps : public Detector {
     const double seconds = follows ? Seconds(now.wall_nanos - last_->wall_nanos) : 0;
     last_ = now;
     attempt_ = step.step().attempt();
-    if (!follows || told_) return;
-    // A batch that has grown takes longer, and is no slowness.
-    const double samples =
-        step.series("batch_size").value_or(0) * std::max(step.series("micro_steps").value_or(1), 1.0);
-    const double grown = usual_samples_ > 0 ? std::max(samples / usual_samples_, 1.0) : 1;
+    // It is recorded where it changes.
+    if (const auto elements = step.series("batch_elements")) elements_ = *elements;
+    if (follows && !told_) Judge(step, seconds, findings);
+  }
+
+ protected:
+  virtual void Judge(const Digest& step, double seconds, std::vector<Finding>* findings) = 0;
+
+  // What the model is given at the step: larger batches and longer texts take longer, and are no slowness. Of
+  // an adaptor that does not say it samples.
+  double Given(const Digest& step) const {
+    const double samples = step.series("batch_size").value_or(0);
+    return std::max(elements_, samples) * std::max(step.series("micro_steps").value_or(1), 1.0);
+  }
+  // Once in a run.
+  void Tell(const Digest& step, std::string_view id, double seconds, double threshold, std::string text,
+            std::vector<Finding>* findings) {
+    told_ = true;
+    Finding finding = MakeFinding(step, id);
+    finding.measure = "seconds a step";
+    finding.value = seconds;
+    finding.comparison = ">";
+    finding.threshold = threshold;
+    finding.text = std::move(text);
+    findings->push_back(std::move(finding));
+  }
+
+ private:
+  std::optional<StepInfo> last_;
+  int64_t attempt_ = 0;
+  double elements_ = 0;
+  bool told_ = false;
+};
+
+class SlowSteps : public StepTimes {
+ private:
+  void Judge(const Digest& step, double seconds, std::vector<Finding>* findings) override {
+    const double given = Given(step);
+    const double grown = usual_given_ > 0 ? std::max(given / usual_given_, 1.0) : 1;
     const bool slow = usual_ > 0 && seconds > kSlow * grown * usual_;
     if (!slow) {
       steps_ = 0;
       sum_ = 0;
       times_.Add(seconds);
-      samples_.Add(samples);
+      given_.Add(given);
       if (times_.seen() >= kPastSteps && times_.seen() % (kPastSteps / 2) == 0) {
         usual_ = times_.Median();
-        usual_samples_ = samples_.Median();
+        usual_given_ = given_.Median();
       }
       return;
     }
     ++steps_;
     sum_ += seconds;
     if (steps_ < kSlowSteps || sum_ < kSlowSeconds) return;
-    told_ = true;
-    Finding finding = MakeFinding(step, "slow_steps");
-    finding.measure = "seconds a step";
-    finding.value = sum_ / steps_;
-    finding.comparison = ">";
-    finding.threshold = kSlow * usual_;
-    finding.text = fmt::format(
-        "each of the last {} steps took more than {:.0f} times as long as was usual before: {} on average, "
-        "{} before, for {} by now",
-        steps_, kSlow, Time(finding.value), Time(usual_), Time(sum_));
-    findings->push_back(std::move(finding));
+    const double average = sum_ / steps_;
+    Tell(step, "slow_steps", average, kSlow * usual_,
+         fmt::format(
+             "each of the last {} steps took more than {:.0f} times as long as was usual before: {} on "
+             "average, {} before, for {} by now",
+             steps_, kSlow, Time(average), Time(usual_), Time(sum_)),
+         findings);
   }
 
- private:
-  std::optional<StepInfo> last_;
-  int64_t attempt_ = 0;
-  History times_{kPastSteps}, samples_{kPastSteps};
-  double usual_ = 0, usual_samples_ = 0, sum_ = 0;
+  History times_{kPastSteps}, given_{kPastSteps};
+  double usual_ = 0, usual_given_ = 0, sum_ = 0;
   int steps_ = 0;
-  bool told_ = false;
 };
 
 // Steps that take longer and longer: each block of them longer than the one before, at whatever scale. A
 // history that grows, a file that is read from its beginning each time, a graph that is kept. By chance eight
 // blocks in a row are in that order once in forty thousand times.
-class Slowing : public Detector {
- public:
-  void Judge(const Digest& step, std::vector<Finding>* findings) override {
-    const StepInfo& now = step.step().info();
-    const bool follows = step.train() && last_ && last_->mode == ModeKey::kTrain &&
-                         last_->global_step + 1 == now.global_step && attempt_ == step.step().attempt() &&
-                         now.wall_nanos > last_->wall_nanos;
-    const double seconds = follows ? Seconds(now.wall_nanos - last_->wall_nanos) : 0;
-    last_ = now;
-    attempt_ = step.step().attempt();
-    if (!follows || told_) return;
-    // Longer texts and larger batches take longer, and are no slowness.
-    const double samples =
-        step.series("batch_size").value_or(0) * std::max(step.series("micro_steps").value_or(1), 1.0);
-    const std::string* const batch = step.topic("batch");
-    if (batch != nullptr && *batch != batch_) {
-      batch_ = *batch;
-      blocks_.clear();
-      steps_.clear();
-    }
-    if (samples_ > 0 && samples > samples_) blocks_.clear();
-    samples_ = std::max(samples_, samples);
+class Slowing : public StepTimes {
+ private:
+  void Judge(const Digest& step, double seconds, std::vector<Finding>* findings) override {
     steps_.push_back(seconds);
+    given_.push_back(Given(step));
     if (steps_.size() < kBlock * size_) return;
-    std::ranges::nth_element(steps_, steps_.begin() + static_cast<ptrdiff_t>(steps_.size() / 2));
-    blocks_.push_back(steps_[steps_.size() / 2]);
+    blocks_.push_back({Median(&steps_), Median(&given_)});
     steps_.clear();
-    if (LongerEachTime()) Tell(step, findings);
+    given_.clear();
+    if (LongerEachTime()) return Tell(step, findings);
     if (blocks_.size() < 2 * kBlocks) return;
-    for (size_t i = 0; i < kBlocks; ++i) blocks_[i] = (blocks_[2 * i] + blocks_[2 * i + 1]) / 2;
+    if (size_ == kMostSize) {
+      blocks_.erase(blocks_.begin());
+      return;
+    }
+    const auto mean = [](double a, double b) { return (a + b) / 2; };
+    for (size_t i = 0; i < kBlocks; ++i) {
+      const Block &first = blocks_[2 * i], &second = blocks_[2 * i + 1];
+      blocks_[i] = {mean(first.seconds, second.seconds), mean(first.given, second.given)};
+    }
     blocks_.resize(kBlocks);
-    size_ = std::min<size_t>(2 * size_, kMostSize);
+    size_ *= 2;
     if (LongerEachTime()) Tell(step, findings);
   }
 
- private:
+  struct Block {
+    double seconds = 0, given = 0;  // medians
+  };
+
+  static double Median(std::vector<double>* values) {
+    const auto middle = values->begin() + static_cast<ptrdiff_t>(values->size() / 2);
+    std::ranges::nth_element(*values, middle);
+    return *middle;
+  }
+
+  // Blocks that were given more than the first of them took longer for that.
   bool LongerEachTime() const {
     if (blocks_.size() < kBlocks) return false;
     const size_t first = blocks_.size() - kBlocks;
     for (size_t i = first + 1; i < blocks_.size(); ++i) {
-      if (blocks_[i] <= 1.01 * blocks_[i - 1]) return false;
+      if (blocks_[i].seconds <= 1.01 * blocks_[i - 1].seconds) return false;
+      if (blocks_[i].given > kAsMuch * blocks_[first].given) return false;
     }
-    return blocks_.back() >= kLonger * blocks_[first];
+    return blocks_.back().seconds >= kLonger * blocks_[first].seconds;
   }
 
   void Tell(const Digest& step, std::vector<Finding>* findings) {
-    if (told_) return;
-    told_ = true;
-    const double before = blocks_[blocks_.size() - kBlocks];
-    Finding finding = MakeFinding(step, "slowing_down");
-    finding.measure = "seconds a step";
-    finding.value = blocks_.back();
-    finding.comparison = ">";
-    finding.threshold = kLonger * before;
-    finding.text = fmt::format(
-        "steps take longer and longer: {} steps ago {} each, now {}, and longer in each of the {} parts "
-        "between "
-        "(medians)",
-        kBlocks * kBlock * size_, Time(before), Time(blocks_.back()), kBlocks);
-    findings->push_back(std::move(finding));
+    const Block &before = blocks_[blocks_.size() - kBlocks], &now = blocks_.back();
+    StepTimes::Tell(
+        step, "slowing_down", now.seconds, kLonger * before.seconds,
+        fmt::format("steps take longer and longer: {} steps ago {} each, now {}, and longer in each of "
+                    "the {} parts between (medians)",
+                    kBlocks * kBlock * size_, Time(before.seconds), Time(now.seconds), kBlocks),
+        findings);
   }
 
   static constexpr size_t kBlock = 24, kBlocks = 8, kMostSize = 1 << 9;
-  static constexpr double kLonger = 1.5;
-  std::optional<StepInfo> last_;
-  int64_t attempt_ = 0;
-  std::string batch_;
-  std::vector<double> steps_, blocks_;  // of the block at hand; medians of blocks of kBlock * size_ steps
+  static constexpr double kLonger = 1.5, kAsMuch = 1.05;
+  std::vector<double> steps_, given_;  // of the block at hand
+  std::vector<Block> blocks_;          // of kBlock * size_ steps each
   size_t size_ = 1;
-  double samples_ = 0;
-  bool told_ = false;
 };
 
 // A worker whose process ended without a word. Where the others go on that is seen some steps later; where

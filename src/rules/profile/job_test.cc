@@ -32,11 +32,13 @@ TEST(JobDetectors, StepsThatTakeMuchLonger) {
 }
 
 TEST(JobDetectors, StepsThatTakeLongerAndLonger) {
-  const auto run = [](int steps, const std::function<double(int)>& seconds, bool longer_texts = false) {
+  const auto run = [](int steps, const std::function<double(int)>& seconds, int longer_every = 0) {
     Training training(AddJob);
     return training.Run(steps, [&](int step) {
       training.seconds = seconds(step) * (1 + 0.3 * std::sin(1000.0 * step));
-      if (longer_texts) training.contexts["batch"] = fmt::format(R"({{"shape": [32, {}]}})", 10 + step / 30);
+      // As the training process says it: where it changes.
+      training.series.erase("batch_elements");
+      if (longer_every > 0 && step % longer_every == 0) training.series["batch_elements"] = 32 * (100 + step);
     });
   };
   EXPECT_EQ(run(400, [](int step) { return 0.01 + 0.0001 * step; }).substr(0, 12), "slowing_down");
@@ -44,7 +46,16 @@ TEST(JobDetectors, StepsThatTakeLongerAndLonger) {
       << "at any scale";
   EXPECT_EQ(run(2000, [](int) { return 0.01; }), "");
   EXPECT_EQ(run(2000, [](int step) { return step < 300 ? 0.01 : 0.02; }), "") << "once";
-  EXPECT_EQ(run(400, [](int step) { return 0.01 + 0.0001 * step; }, true), "");
+  EXPECT_EQ(run(400, [](int step) { return 0.01 + 0.0001 * step; }, 1), "") << "texts that grow";
+  EXPECT_EQ(run(400, [](int step) { return 0.01 + 0.0001 * step; }, 30), "");
+  EXPECT_EQ(run(
+                400, [](int step) { return 0.01 + 0.0001 * step; }, 500)
+                .substr(0, 12),
+            "slowing_down")
+      << "texts of one length";
+  const auto long_run = [](int step) { return step < 300000 ? 0.01 : 0.01 + 1e-7 * (step - 300000); };
+  EXPECT_EQ(run(400000, long_run).substr(0, 12), "slowing_down")
+      << "late, where blocks are as long as they get";
 }
 
 TEST(JobDetectors, ABatchThatHasGrownTakesItsTime) {
@@ -57,6 +68,7 @@ TEST(JobDetectors, ABatchThatHasGrownTakesItsTime) {
     });
   };
   EXPECT_EQ(run("batch_size", 8, 8), "");
+  EXPECT_EQ(run("batch_elements", 8 * 32, 8), "");
   EXPECT_EQ(run("micro_steps", 8, 8), "");
   EXPECT_EQ(run("batch_size", 2, 8).substr(0, 10), "slow_steps");
   EXPECT_EQ(run("batch_size", 0.25, 8).substr(0, 10), "slow_steps");

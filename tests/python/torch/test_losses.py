@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from tdbg.adaptors.steps import TRAIN
 from tdbg.adaptors.torch import losses as _losses
 from tdbg.adaptors.torch.params import READER
 
@@ -145,6 +146,21 @@ def test_batches_differ_whatever_becomes_of_them_in_a_model_that_is_called_by_pa
     marks = [s["context/batch_fingerprint"] for s in scalars]
     assert len(set(marks[:3])) == 3 and marks[3] == marks[4] == marks[0], marks
     assert all(s["context/batch_size"] == 32 for s in scalars)
+
+
+def test_elements_of_a_batch_are_said_where_they_change(watch):
+    session = watch()
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for length in (5, 5, 7, 7, 5):
+        optimizer.zero_grad()
+        model(torch.randn(6, length, 4)).sum().backward()
+        optimizer.step()
+        with torch.no_grad():
+            model(torch.randn(2, 4))
+    scalars = [{k: v for (k, _), v in s.scalars.items()} for s in session.made[0].of(TRAIN)]
+    assert [s.get("context/batch_elements") for s in scalars] == [6 * 5 * 4, None, 6 * 7 * 4, None, 6 * 5 * 4]
+    assert all(s["context/batch_size"] == 6 for s in scalars)
 
 
 def test_context_of_a_step(watch):

@@ -1,8 +1,9 @@
 """The training context of a step: numbers as series `context/...`, structure as JSON written when it changes.
 
-Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (hash of
-samples of the first inputs of root forwards: Context.take_batch), gradients_absent, gradients_kept (1: they were not
-reset; of several optimizers: kept.py), loss_scale, skipped, grad_norm; of what the training is fed, and what it
+Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_elements (where they are as
+many as before it is left out), batch_fingerprint (hash of samples of the first inputs of root forwards:
+Context.take_batch), gradients_absent, gradients_kept (1: they were not reset; of several optimizers: kept.py),
+loss_scale, skipped, grad_norm; of what the training is fed, and what it
 predicts: data.py, own_looks.py, arguments.py; what evaluations are fed: held_out.py; of the mode that modules are in:
 module_modes.py; of what lies between the last layer and the loss: loss_graph.py; of random numbers: random_numbers.py;
 of the axis that sequences lie along: batch_axis.py.
@@ -86,7 +87,8 @@ def _mark_of_first(gradient: torch.Tensor) -> int:
 
 
 #: Length of the first axis; mark of the values, None where these are not looked at; was it computed with gradients?
-Batch = tuple[int, int | None, bool]
+#: Number of elements.
+Batch = tuple[int, int | None, bool, int]
 NOT_OPTIONS = ("params", "lr", "param_names")
 
 
@@ -107,6 +109,7 @@ class Context(BaseContext):
         super().__init__(session)
         self._waiting: list[tuple[str, str]] = []    # topics, until numbers are handed over: a step is open then
         self._batch: Any = None
+        self._elements = -1     # of the batch that was recorded last
         self._marks: set[int | None] = set()    # of the step's batches
         self._groups: dict[Any, Any] = {}
         # (parameter, version and mark of its gradient's first number after an update) until backward: was it reset?
@@ -353,7 +356,7 @@ class Context(BaseContext):
         before, self._batch = self._batch, batch or self._batch
         if batch is None:
             return
-        size, mark, computed = batch
+        size, mark, computed, elements = batch
         if before is None or before[2]:
             self._marks = {mark}
             return
@@ -363,7 +366,7 @@ class Context(BaseContext):
         elif mark is not None:
             self._marks.add(mark)
             mark = None if earlier is None else (earlier * 1000003 ^ mark) & 0xFFFFFFFF
-        self._batch = size, mark, False
+        self._batch = size, mark, False, elements
 
     def forget_batch(self) -> None:
         """The step that it was given to is not due."""
@@ -379,7 +382,7 @@ class Context(BaseContext):
             return None
         read: tuple[int, int] | None = READER.batch(tensor) if READER is not None else None
         if read is not None:
-            batch: Batch = (*read, not tensor.is_leaf)
+            batch: Batch = (*read, not tensor.is_leaf, tensor.numel())
         else:
             if self.session.unread("batch", tensor):
                 return None
@@ -387,7 +390,7 @@ class Context(BaseContext):
             mark = None
             if tensor.device.type == "cpu" and tensor.layout is torch.strided and tensor.numel():
                 mark = fingerprint(tensor)
-            batch = (size, mark, not tensor.is_leaf)
+            batch = (size, mark, not tensor.is_leaf, tensor.numel())
         if "batch" not in self._topics:
             self.topic("batch", {"dtype": str(tensor.dtype)[6:], "shape": list(tensor.shape)})
         return batch
@@ -397,8 +400,11 @@ class Context(BaseContext):
         if batch is None:
             batch, self._batch = self._batch, None
         if batch:
-            size, mark, _ = batch
+            size, mark, _, elements = batch
             self.add("context/batch_size", size)
+            if elements != self._elements:
+                self._elements = elements
+                self.add("context/batch_elements", elements)
             if mark is not None:
                 self.add("context/batch_fingerprint", mark)
 
