@@ -77,7 +77,7 @@ class TrialSource : public StepSource {
    private:
     friend class TrialSource;
     bool Drops(WorkerIndex worker) const;
-    // By its rank: the same in every attempt, for whoever reads the run in whatever order. Of two names with
+    // By its rank: the same in every attempt, in whatever order a reader finds workers. Of two names with
     // one rank the second that was found has a number behind all ranks.
     WorkerIndex Shown(WorkerIndex worker) const { return shown_.empty() ? worker : shown_[worker]; }
     // This attempt's one of the name of a worker that is shown.

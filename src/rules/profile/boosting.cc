@@ -31,12 +31,10 @@ class OneLabel : public Detector {
     const bool own = !rounds.objective() || rounds.objective()->empty();
     if (told_ || !labels || own || rounds.training_rows() < 2 || labels->lowest != labels->highest) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "one_label");
-    finding.measure = "label";
-    finding.value = labels->lowest;
-    finding.text = fmt::format("the label is {:g} in all {} of the training data: there is nothing to learn",
-                               labels->lowest, RowsOf(rounds.training_rows()));
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "one_label", {}, Measured("label", labels->lowest),
+                    fmt::format("the label is {:g} in all {} of the training data: there is nothing to learn",
+                                labels->lowest, RowsOf(rounds.training_rows()))));
   }
 
  private:
@@ -56,8 +54,7 @@ class StopsByTraining : public Detector {
     Finding finding = MakeFinding(step, "stops_by_training");
     finding.text = fmt::format(
         "early stopping looks at {:?}, which is the training data, and not at {:?}: it ends the training "
-        "when "
-        "the training metric gets no better",
+        "when the training metric gets no better",
         by->name, other->name);
     findings->push_back(std::move(finding));
   }
@@ -197,16 +194,12 @@ class TrainingWorsens : public Detector {
       if (!See(metric)) continue;
       const Past& past = past_[metric.name];
       told_ = true;
-      Finding finding = MakeFinding(step, "training_worsens", metric.name);
-      finding.measure = metric.metric;
-      finding.value = metric.value;
-      finding.comparison = ">";
-      finding.threshold = 2 * past.best;
-      finding.text = fmt::format(
-          "{} is {:.4g}, began with {:.4g} and was {:.4g} at best: it rose in {} of the last {} rounds{}",
-          metric.name, metric.value, past.first, past.best, past.rises.Sum(), kFirstRounds,
-          rounds.objective()->empty() ? "; the gradients are the script's own" : "");
-      findings->push_back(std::move(finding));
+      findings->push_back(MakeFinding(
+          step, "training_worsens", metric.name, Measured(metric.metric, metric.value, ">", 2 * past.best),
+          fmt::format(
+              "{} is {:.4g}, began with {:.4g} and was {:.4g} at best: it rose in {} of the last {} rounds{}",
+              metric.name, metric.value, past.first, past.best, past.rises.Sum(), kFirstRounds,
+              rounds.objective()->empty() ? "; the gradients are the script's own" : "")));
       return;
     }
   }
@@ -257,18 +250,12 @@ class LabelLeak : public Detector {
       const EvaluatedSet& set = rounds.sets()[metric.set];
       if ((held_out && !set.held_out) || !Perfect(metric, set)) continue;
       told_ = true;
-      Finding finding = MakeFinding(step, "label_leak", metric.name);
-      finding.measure = "share of gain";
-      finding.value = *share;
-      finding.comparison = ">=";
-      finding.threshold = kShare;
-      finding.text = fmt::format(
-          "{} has {:.4g} % of the gain of all splits, of {:g} features, and {} is {:.4g} after {} rounds: it "
-          "may "
-          "hold the label",
-          rounds.leader().empty() ? "one feature" : rounds.leader(), 100 * *share, *rounds.features(),
-          metric.name, metric.value, rounds_);
-      findings->push_back(std::move(finding));
+      findings->push_back(
+          MakeFinding(step, "label_leak", metric.name, Measured("share of gain", *share, ">=", kShare),
+                      fmt::format("{} has {:.4g} % of the gain of all splits, of {:g} features, and {} is "
+                                  "{:.4g} after {} rounds: it may hold the label",
+                                  rounds.leader().empty() ? "one feature" : rounds.leader(), 100 * *share,
+                                  *rounds.features(), metric.name, metric.value, rounds_)));
       return;
     }
   }
@@ -319,15 +306,11 @@ class ConstantEvaluation : public Detector {
     over_ = blind == nullptr;
     if (over_ || !tells || rounds_ < kFirstRounds) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "constant_evaluation", blind->name);
-    finding.measure = blind->metric;
-    finding.value = blind->value;
-    finding.text = fmt::format(
-        "{} is exactly 0.5 in each of the first {} rounds: all rows of {:?} get the same prediction, and "
-        "those "
-        "of the training data do not",
-        blind->name, rounds_, rounds.sets()[blind->set].name);
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "constant_evaluation", blind->name, Measured(blind->metric, blind->value),
+                    fmt::format("{} is exactly 0.5 in each of the first {} rounds: all rows of {:?} get the "
+                                "same prediction, and those of the training data do not",
+                                blind->name, rounds_, rounds.sets()[blind->set].name)));
   }
 
  private:

@@ -56,12 +56,10 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "take a sigmoid (binary_cross_entropy_with_logits), or one output for each class"},
     {"reads_across_batch", kData, kLikely, "a sequence is read across the batch",
      "batch_first=False takes [time, batch, features], and batch_first=True [batch, time, features]: set it "
-     "to what the "
-     "layer is given"},
+     "to what the layer is given"},
     {"not_logits", kData, kCertain, "a loss is given probabilities where it takes logits",
      "give it what it takes: the last layer's own outputs (no softmax, sigmoid or ReLU behind it), or "
-     "logarithms "
-     "of probabilities"},
+     "logarithms of probabilities"},
     {"targets_out_of_reach", kData, kLikely, "targets lie where the model's last function never comes",
      "leave that function out, or scale the targets into its range"},
     {"labels_out_of_range", kData, kCertain, "labels are outside of what the loss takes",
@@ -82,8 +80,7 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "shuffle them (DataLoader(shuffle=True))"},
     {"targets_unscaled", kData, kLikely, "targets are not scaled",
      "scale them (less their mean, over their deviation) and undo it in what is predicted, or give the last "
-     "layer that "
-     "scale and bias",
+     "layer that scale and bias",
      100},
     {"init_scale", kStart, kLikely, "a weight begins at the wrong scale",
      "initialise it with about 1 / sqrt(fan_in) (torch.nn.init.kaiming_uniform_)"},
@@ -93,8 +90,7 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "look at the last layer's scale, at the labels, and at what the loss is given (logits)"},
     {"logits_too_large", kStart, kLikely, "logits are too large from the start",
      "look at what they are divided by (a temperature), at the last layer's initial weights, and at what is "
-     "tied to "
-     "it"},
+     "tied to it"},
     {"nonfinite", kNumerics, kCertain, "NaN or infinity",
      "lower the learning rate, or guard the operation that made it; where tdbg does not name it (on a GPU), "
      "train once more with TDBG_NAN_ORIGIN=wait"},
@@ -108,8 +104,7 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "no update did that: look for a checkpoint that was loaded, a copy, a reset, memory that was damaged"},
     {"weights_put_back", kNumerics, kCertain, "weights are put back to what they were, again and again",
      "look for what loads them: a best state that is never another, a copy between two models that goes the "
-     "wrong "
-     "way"},
+     "wrong way"},
     {"weights_rounded", kNumerics, kLikely, "weights are rounded, again and again",
      "look for what writes them beside the optimizer: a save in few bits that is loaded again, a clamp"},
     {"loss_jump", kNumerics, kLikely, "the loss jumped",
@@ -142,8 +137,7 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "at units"},
     {"predicts_a_constant", kLearning, kLikely, "all rows get the same prediction",
      "look for what the rows lose on their way: a code or a layer that says nothing, units that are dead, a "
-     "penalty or "
-     "a decay that outweighs the loss"},
+     "penalty or a decay that outweighs the loss"},
     {"no_improvement", kLearning, kLikely, "nothing is learnt",
      "check that labels belong to their inputs, the learning rate, and that all layers are connected"},
     {"validation_rises", kEvaluation, kLikely, "validation gets worse while training improves",
@@ -174,16 +168,14 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
      "give each rank its part of the data: a DistributedSampler with set_epoch(), or a seed of the rank's"},
     {"ranks_apart", kJob, kLikely, "each rank trains a model of its own",
      "call the DistributedDataParallel wrapper and not its .module, or all-reduce the gradients; trainings "
-     "that "
-     "are meant to be apart are runs of their own"},
+     "that are meant to be apart are runs of their own"},
     {"stalled", kJob, kPossible, "the training stands still",
      "see where its processes wait (py-spy dump --pid PID): a collective, a disk, a lock; or it saves"},
     {"slow_steps", kJob, kPossible, "steps take much longer than before",
      "look at the loader, the disk, the clock of the device; a machine that has other work does that, too"},
     {"slowing_down", kJob, kPossible, "steps take longer and longer",
      "look for what grows: a list of losses with their graphs, a history that is read again, a file that is "
-     "read "
-     "from its beginning"},
+     "read from its beginning"},
 });
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What is predicted against what it is compared with, at the steps at which the training process looked
-// (docs/incidents.md, "Learning"), and what else detectors of it have to know.
+// Predictions and their targets, at the steps at which the training process looked at them
+// (docs/incidents.md, "Learning"), and what else detectors of them have to know.
 #pragma once
 
 #include <cmath>
@@ -34,7 +34,7 @@ struct Compared {
 ///                numbers
 std::optional<Compared> ComparedAt(const Digest& step, int number = 0);
 
-/// What was compared, as the topic tells it.
+/// What a loss function was given, as the topic says.
 struct Comparison {
   enum Kind : uint8_t { kOther, kElements, kBinary, kClasses } kind = kOther;
   bool single = false;  ///< a row is one number: a value, a price

@@ -22,13 +22,8 @@ constexpr double kFarOff = 3.5;  // standard deviations
 
 Finding Found(const Digest& step, std::string_view id, const char* series, const char* measure, double value,
               const char* comparison, double threshold, std::string text) {
-  Finding finding = MakeFinding(step, id, std::string("context/") + series);
-  finding.measure = measure;
-  finding.value = value;
-  finding.comparison = comparison;
-  finding.threshold = threshold;
-  finding.text = std::move(text);
-  return finding;
+  return MakeFinding(step, id, std::string("context/") + series,
+                     Measured(measure, value, comparison, threshold), std::move(text));
 }
 
 // sqrt(mean of squares); nothing at a step whose input was not looked at, or is no floating point.
@@ -60,10 +55,10 @@ class InputNonfinite : public Detector {
     findings->push_back(
         Found(step, "input_nonfinite", nan > 0 ? "input/nan" : "input/infinite",
               nan > 0 ? "NaN in the input" : "infinities in the input", nan > 0 ? nan : infinite, ">", 0,
-              fmt::format("{:.0f} {} of the model's first input {} {}, and the loss or its gradients are not "
-                          "finite",
-                          nan > 0 ? nan : infinite, (nan > 0 ? nan : infinite) == 1 ? "element" : "elements",
-                          (nan > 0 ? nan : infinite) == 1 ? "is" : "are", nan > 0 ? "NaN" : "infinite")));
+              fmt::format(
+                  "{:.0f} {} of the model's first input {} {}, and the loss or its gradients are not finite",
+                  nan > 0 ? nan : infinite, (nan > 0 ? nan : infinite) == 1 ? "element" : "elements",
+                  (nan > 0 ? nan : infinite) == 1 ? "is" : "are", nan > 0 ? "NaN" : "infinite")));
   }
 
  private:
@@ -98,12 +93,12 @@ class InputUnscaled : public Detector {
     if (looks_ < 3) return;
     told_ = true;
     const double low = step.series("input/min").value_or(0), high = step.series("input/max").value_or(0);
-    findings->push_back(Found(
-        step, "input_unscaled", "input/std", "root mean square of the input", *size, ">", kUnscaled,
-        fmt::format("the model's first input is between {:.4g} and {:.4g} (mean {:.3g}, standard deviation "
-                    "{:.3g}), and reaches {} like that",
-                    low, high, step.series("input/mean").value_or(0), step.series("input/std").value_or(0),
-                    first->name)));
+    findings->push_back(Found(step, "input_unscaled", "input/std", "root mean square of the input", *size,
+                              ">", kUnscaled,
+                              fmt::format("the model's first input is between {:.4g} and {:.4g} (mean "
+                                          "{:.3g}, standard deviation {:.3g}), and reaches {} like that",
+                                          low, high, step.series("input/mean").value_or(0),
+                                          step.series("input/std").value_or(0), first->name)));
   }
 
   std::string Unjudged() const override {
@@ -176,9 +171,9 @@ class InputConstant : public Detector {
     const bool one = low && high && *low == *high;
     findings->push_back(Found(
         step, "input_constant", "input/same_rows", "batches of one row", looks_, ">=", 10,
-        one ? fmt::format("all elements of the model's first input are {:.4g}, in {} batches that were "
-                          "looked at",
-                          *low, looks_)
+        one ? fmt::format(
+                  "all elements of the model's first input are {:.4g}, in {} batches that were looked at",
+                  *low, looks_)
             : fmt::format("all rows of the model's first input are one and the same, in each of {} batches "
                           "that were looked at",
                           looks_)));

@@ -45,8 +45,18 @@ class TakingTurns {
   int64_t left_ = 0;
 };
 
+/// What a finding compares: as Finding's members of these names.
+struct Measured {
+  std::string measure;
+  double value = 0;
+  std::string comparison = {};
+  double threshold = 0;
+};
+
 /// A finding of the catalogue's detector `id` at this step. The caller adds the numbers and the sentence.
 Finding MakeFinding(const Digest& step, std::string_view id, const std::string& tensor = {});
+Finding MakeFinding(const Digest& step, std::string_view id, const std::string& tensor, Measured measured,
+                    std::string text);
 
 // One family per file. Each call makes new detectors, without history.
 using Detectors = std::vector<std::unique_ptr<Detector>>;

@@ -74,6 +74,15 @@ Numbers NumbersOf(const Rows& rows, uint32_t i) {
   return numbers;
 }
 
+Nonfinite NonfiniteLoss(const LossValue& loss) {
+  Nonfinite one;
+  one.tensor = loss.tensor;
+  one.worker = loss.worker;
+  one.numbers.count = 1;
+  (std::isnan(loss.value) ? one.numbers.nan : one.numbers.infinite) = 1;
+  return one;
+}
+
 Selector Losses() {
   auto selector = Selector::Make({"losses"}, {});
   return selector.ok() ? *std::move(selector) : Selector();
@@ -172,13 +181,7 @@ void Digest::Take(const StepContext& step) {
     const std::string& name = step.tensor(value.tensor).name;
     const bool seen = std::ranges::any_of(losses_, [&](const Loss& l) { return l.tensor == value.tensor; });
     if (!seen) losses_.push_back({value.tensor, name, KindOfLoss(name), value.value});
-    if (std::isfinite(value.value)) continue;
-    Nonfinite one;
-    one.tensor = value.tensor;
-    one.worker = value.worker;
-    one.numbers.count = 1;
-    (std::isnan(value.value) ? one.numbers.nan : one.numbers.infinite) = 1;
-    nonfinite_.push_back(one);
+    if (!std::isfinite(value.value)) nonfinite_.push_back(NonfiniteLoss(value));
   }
   // What is differentiated may be more than what a loss function returned.
   if (!step.skipped() &&
@@ -186,13 +189,8 @@ void Digest::Take(const StepContext& step) {
     for (const StepContext::Scalar& scalar : step.scalars()) {
       const auto named = series_names_.find(scalar.tensor);
       if (named == series_names_.end() || named->second != "backward_loss" || scalar.sub.sub != 0) continue;
-      if (std::isfinite(scalar.value)) continue;
-      Nonfinite one;
-      one.tensor = scalar.tensor;
-      one.worker = scalar.worker;
-      one.numbers.count = 1;
-      (std::isnan(scalar.value) ? one.numbers.nan : one.numbers.infinite) = 1;
-      nonfinite_.push_back(one);
+      if (!std::isfinite(scalar.value))
+        nonfinite_.push_back(NonfiniteLoss({scalar.tensor, scalar.worker, scalar.value}));
     }
   }
   if (train()) LearnOwnLoss();

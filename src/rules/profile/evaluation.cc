@@ -72,16 +72,11 @@ class ValidationRises : public Detector {
     // Where nearly all is learnt the best one is next to nothing, and so is what it rises by.
     if (now - best_ < 0.1 * (first_training_ - best_)) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "validation_rises", name);
-    finding.measure = "validation loss";
-    finding.value = now;
-    finding.comparison = ">";
-    finding.threshold = (rises ? 1.2 : kCreepsBy) * best_;
-    finding.text = fmt::format(
-        "the validation loss is {:.4g}, and was best with {:.4g} at {}; the training loss fell from "
-        "{:.4g} to {:.4g} meanwhile",
-        now, best_, best_step_, training_at_best_, training);
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(step, "validation_rises", name,
+                                    Measured("validation loss", now, ">", (rises ? 1.2 : kCreepsBy) * best_),
+                                    fmt::format("the validation loss is {:.4g}, and was best with {:.4g} at "
+                                                "{}; the training loss fell from {:.4g} to {:.4g} meanwhile",
+                                                now, best_, best_step_, training_at_best_, training)));
   }
 
   History training_{20};
@@ -158,8 +153,7 @@ class FedOtherwise : public Detector {
     finding.threshold = wider || narrower ? deviation : mean;
     finding.text = fmt::format(
         "evaluations are fed inputs with a mean of {:.3g} and a standard deviation of {:.3g}; the training's "
-        "have {:.3g} "
-        "and {:.3g}",
+        "have {:.3g} and {:.3g}",
         their_mean, theirs, mean, deviation);
     if (worse)
       finding.text +=
@@ -195,16 +189,12 @@ class EvaluatedTraining : public Detector {
     if (loops_ == 0 && seldom_ < kSeldom) return;
     // Not at every step: that is known once there was a step without.
     told_ = true;
-    Finding finding = MakeFinding(step, "evaluated_training");
-    finding.measure = "losses without gradients in training mode";
-    finding.value = static_cast<double>(count_);
-    finding.comparison = ">";
-    finding.text = fmt::format(
-        "{} without gradients between two steps of training, while the model was in training mode: its "
-        "dropout "
-        "drops, and its norms over batches use the batches of the evaluation",
-        base::Counted(count_, "loss was computed", "losses were computed"));
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(
+        step, "evaluated_training", {},
+        Measured("losses without gradients in training mode", static_cast<double>(count_), ">"),
+        fmt::format("{} without gradients between two steps of training, while the model was in training "
+                    "mode: its dropout drops, and its norms over batches use the batches of the evaluation",
+                    base::Counted(count_, "loss was computed", "losses were computed"))));
   }
 
  private:

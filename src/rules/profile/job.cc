@@ -75,13 +75,8 @@ class StepTimes : public Detector {
   void Tell(const Digest& step, std::string_view id, double seconds, double threshold, std::string text,
             std::vector<Finding>* findings) {
     told_ = true;
-    Finding finding = MakeFinding(step, id);
-    finding.measure = "seconds a step";
-    finding.value = seconds;
-    finding.comparison = ">";
-    finding.threshold = threshold;
-    finding.text = std::move(text);
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, id, {}, Measured("seconds a step", seconds, ">", threshold), std::move(text)));
   }
 
  private:
@@ -113,10 +108,9 @@ class SlowSteps : public StepTimes {
     if (steps_ < kSlowSteps || sum_ < kSlowSeconds) return;
     const double average = sum_ / steps_;
     Tell(step, "slow_steps", average, kSlow * usual_,
-         fmt::format(
-             "each of the last {} steps took more than {:.0f} times as long as was usual before: {} on "
-             "average, {} before, for {} by now",
-             steps_, kSlow, Time(average), Time(usual_), Time(sum_)),
+         fmt::format("each of the last {} steps took more than {:.0f} times as long as was usual before: {} "
+                     "on average, {} before, for {} by now",
+                     steps_, kSlow, Time(average), Time(usual_), Time(sum_)),
          findings);
   }
 
@@ -176,12 +170,11 @@ class Slowing : public StepTimes {
 
   void Tell(const Digest& step, std::vector<Finding>* findings) {
     const Block &before = blocks_[blocks_.size() - kBlocks], &now = blocks_.back();
-    StepTimes::Tell(
-        step, "slowing_down", now.seconds, kLonger * before.seconds,
-        fmt::format("steps take longer and longer: {} steps ago {} each, now {}, and longer in each of "
-                    "the {} parts between (medians)",
-                    kBlocks * kBlock * size_, Time(before.seconds), Time(now.seconds), kBlocks),
-        findings);
+    StepTimes::Tell(step, "slowing_down", now.seconds, kLonger * before.seconds,
+                    fmt::format("steps take longer and longer: {} steps ago {} each, now {}, and longer in "
+                                "each of the {} parts between (medians)",
+                                kBlocks * kBlock * size_, Time(before.seconds), Time(now.seconds), kBlocks),
+                    findings);
   }
 
   static constexpr size_t kBlock = 24, kBlocks = 8, kMostSize = 1 << 9;

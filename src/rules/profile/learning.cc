@@ -133,15 +133,11 @@ class VanishingRatio : public Detector {
     steps = a > 0 && a / b < 1e-5 ? steps + 1 : 0;
     if (steps < kSteps) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "vanishing_ratio", GradientName(step, *first));
-    finding.measure = "first layer's gradient / weight over the last layer's";
-    finding.value = a / b;
-    finding.comparison = "<";
-    finding.threshold = 1e-5;
-    finding.text =
+    findings->push_back(MakeFinding(
+        step, "vanishing_ratio", GradientName(step, *first),
+        Measured("first layer's gradient / weight over the last layer's", a / b, "<", 1e-5),
         fmt::format("relative to its weight, the gradient of {} is {:.2g} of that of {}, for {} steps",
-                    first->name, a / b, last->name, steps);
-    findings->push_back(std::move(finding));
+                    first->name, a / b, last->name, steps)));
   }
 
   std::map<std::string, int> steps_;  // in a row, by optimizer
@@ -228,16 +224,11 @@ class LossBack : public Detector {
     // As high as of values that were nearly nothing, which says little.
     if (guessing_.MayBe(loss, 0.8)) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "loss_back", loss.name);
-    finding.measure = "loss";
-    finding.value = loss.value;
-    finding.comparison = ">";
-    finding.threshold = 0.8 * beginning;
-    finding.text = fmt::format(
-        "for {} steps the loss has been as high as at the beginning ({:.4g}, then {:.4g}); in the {} before "
-        "it was {:.4g}",
-        high_, loss.value, beginning, kPastLosses, past_.Median());
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(step, "loss_back", loss.name,
+                                    Measured("loss", loss.value, ">", 0.8 * beginning),
+                                    fmt::format("for {} steps the loss has been as high as at the beginning "
+                                                "({:.4g}, then {:.4g}); in the {} before it was {:.4g}",
+                                                high_, loss.value, beginning, kPastLosses, past_.Median())));
   }
 
   void Returns(int64_t) override { *this = LossBack(); }
@@ -277,15 +268,11 @@ class Diverging : public Detector {
     }
     if (guessing_.MayBe(*loss, 1.5)) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "diverging", loss->name);
-    finding.measure = "mean loss of 10 steps";
-    finding.value = now;
-    finding.comparison = ">";
-    finding.threshold = times * best_;
-    finding.text = fmt::format(
-        "the loss is {:.4g} (mean of {} steps), {:.3g} times its best of {:.4g}; it began at {:.4g}", now,
-        kSteps, now / best_, best_, first_);
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(
+        step, "diverging", loss->name, Measured("mean loss of 10 steps", now, ">", times * best_),
+        fmt::format(
+            "the loss is {:.4g} (mean of {} steps), {:.3g} times its best of {:.4g}; it began at {:.4g}", now,
+            kSteps, now / best_, best_, first_)));
   }
 
   // A generator's loss rises while its judge learns, and a critic's while its policy does.

@@ -74,8 +74,7 @@ std::string OutOfReach(const nlohmann::json& told) {
                                                                            : "nothing below 0 and above 1";
   return fmt::format(
       "the outputs that are compared with the targets come from a {}, which gives {}; {:.0f} % of the "
-      "targets "
-      "lie outside of that (they are between {:.4g} and {:.4g})",
+      "targets lie outside of that (they are between {:.4g} and {:.4g})",
       function, range, 100 * AmountOf(told, "share"), AmountOf(told, "least"), AmountOf(told, "most"));
 }
 
@@ -114,13 +113,9 @@ class LossGraph : public Detector {
       const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
       if (!json.is_object() || !json.contains(fact.name) || !json[fact.name].is_object()) continue;
       told_[i] = true;
-      Finding finding = MakeFinding(step, fact.detector, fact.tensor);
-      finding.measure = fact.measure;
-      finding.value = looks_[i];
-      finding.comparison = ">=";
-      finding.threshold = kLooks;
-      finding.text = fact.sentence(json[fact.name]);
-      findings->push_back(std::move(finding));
+      findings->push_back(MakeFinding(step, fact.detector, fact.tensor,
+                                      Measured(fact.measure, looks_[i], ">=", kLooks),
+                                      fact.sentence(json[fact.name])));
     }
   }
 
@@ -143,17 +138,12 @@ class TermWithoutGradient : public Detector {
     most_ = looks_ == 1 ? *constant : std::max(most_, *constant);
     if (looks_ < kTermLooks || most_ - least_ < 1e-3 * most_) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "term_without_gradient", "context/loss_graph/constant");
-    finding.measure = "part of the loss without a gradient";
-    finding.value = *constant;
-    finding.comparison = ">";
-    finding.threshold = 1e-3 * std::abs(*whole);
-    finding.text = fmt::format(
-        "of {:.4g} that backward was called on, {:.4g} is a number without a gradient, and another one at "
-        "each "
-        "of {} steps: that term teaches nothing",
-        *whole, *constant, looks_);
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "term_without_gradient", "context/loss_graph/constant",
+                    Measured("part of the loss without a gradient", *constant, ">", 1e-3 * std::abs(*whole)),
+                    fmt::format("of {:.4g} that backward was called on, {:.4g} is a number without a "
+                                "gradient, and another one at each of {} steps: that term teaches nothing",
+                                *whole, *constant, looks_)));
   }
 
   void Returns(int64_t) override { looks_ = 0; }
@@ -213,17 +203,16 @@ class LoneParameters : public Detector {
                         json["where"][0].is_string();
     const std::string where = placed ? json["where"][0].get<std::string>() : std::string();
     const bool shaped = json.contains("shapes") && json["shapes"].is_array() && !json["shapes"].empty();
-    Finding finding = MakeFinding(step, "no_optimizer", where);
-    finding.measure = "parameters that no module and no optimizer has";
-    finding.value = static_cast<double>(count);
-    finding.comparison = ">";
-    finding.text = fmt::format(
-        "{}{}{} {} a gradient and {} in no optimizer, because no module has {}: nn.ParameterList registers "
-        "those of a list, and an attribute has to be the nn.Parameter itself, not what .to() makes of it",
-        base::Counted(count, "parameter"), shaped ? " of shape " + json["shapes"][0].dump() : std::string(),
-        placed ? " in " + where : std::string(), count == 1 ? "gets" : "get", count == 1 ? "is" : "are",
-        count == 1 ? "it" : "them");
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(
+        step, "no_optimizer", where,
+        Measured("parameters that no module and no optimizer has", static_cast<double>(count), ">"),
+        fmt::format("{}{}{} {} a gradient and {} in no optimizer, because no module has {}: nn.ParameterList "
+                    "registers those of a list, and an attribute has to be the nn.Parameter itself, not what "
+                    ".to() makes of it",
+                    base::Counted(count, "parameter"),
+                    shaped ? " of shape " + json["shapes"][0].dump() : std::string(),
+                    placed ? " in " + where : std::string(), count == 1 ? "gets" : "get",
+                    count == 1 ? "is" : "are", count == 1 ? "it" : "them")));
   }
 
  private:
@@ -247,17 +236,13 @@ class ReadsAcrossBatch : public Detector {
     const bool batch_first = json.contains("batch_first") && json["batch_first"] == true;
     const std::string over = json["shape"][batch_first ? 1 : 0].dump(),
                       batch = json["shape"][batch_first ? 0 : 1].dump();
-    Finding finding = MakeFinding(step, "reads_across_batch", WordOf(json, "module"));
-    finding.measure = "steps in which it runs over the batch";
-    finding.value = looks_;
-    finding.comparison = ">=";
-    finding.threshold = kLooks;
-    finding.text = fmt::format(
-        "{} ({}, batch_first={}) is given {}, of which the {} are the samples of the batch: it runs from one "
-        "sample to the next, and takes the {} for samples",
-        WordOf(json, "module"), WordOf(json, "kind"), batch_first ? "True" : "False", ShapeIn(json), over,
-        batch);
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "reads_across_batch", WordOf(json, "module"),
+                    Measured("steps in which it runs over the batch", looks_, ">=", kLooks),
+                    fmt::format("{} ({}, batch_first={}) is given {}, of which the {} are the samples of the "
+                                "batch: it runs from one sample to the next, and takes the {} for samples",
+                                WordOf(json, "module"), WordOf(json, "kind"), batch_first ? "True" : "False",
+                                ShapeIn(json), over, batch)));
   }
 
   void Returns(int64_t) override { looks_ = 0; }
@@ -293,19 +278,15 @@ class ArgumentConstant : public Detector {
       past.rows += *rows;
       if (past.looks < kEnough || past.rows < kEnoughRows || past.inputs < kEnough / 2) continue;
       told_ = true;
-      Finding finding = MakeFinding(step, "input_constant", "context/argument/" + name + "/most");
-      finding.measure = "batches with one value";
-      finding.value = past.looks;
-      finding.comparison = ">=";
-      finding.threshold = kEnough;
-      finding.text = fmt::format(
-          "another input of the model ({}) is {:g} in all rows of each of {} batches that were looked at, "
-          "while "
-          "its first input varies",
-          name.find_first_not_of("0123456789") == std::string::npos ? "argument " + name + ", counted from 0"
-                                                                    : name,
-          least, past.looks);
-      findings->push_back(std::move(finding));
+      findings->push_back(
+          MakeFinding(step, "input_constant", "context/argument/" + name + "/most",
+                      Measured("batches with one value", past.looks, ">=", kEnough),
+                      fmt::format("another input of the model ({}) is {:g} in all rows of each of {} batches "
+                                  "that were looked at, while its first input varies",
+                                  name.find_first_not_of("0123456789") == std::string::npos
+                                      ? "argument " + name + ", counted from 0"
+                                      : name,
+                                  least, past.looks)));
       return;
     }
   }

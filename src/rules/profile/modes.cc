@@ -49,18 +49,14 @@ class NormFrozen : public Detector {
           step.parameter(mean.name.substr(0, mean.name.size() - sizeof("running_mean") + 1) + "weight");
       if (scale == nullptr || scale->frozen || scale->group < 0) continue;
       told_ = true;
-      Finding finding = MakeFinding(step, "norm_frozen", mean.name);
-      finding.measure = "steps without a change";
-      finding.value = past.still;
-      finding.comparison = ">=";
-      finding.threshold = left ? kStepsInMode : 2 * kStepsInMode;
-      finding.text = left ? fmt::format(
-                                "{} has not changed in {} steps of training, since an evaluation; "
-                                "it had at each step before",
-                                mean.name, past.still)
-                          : fmt::format("{} is what it was made with (zeros) after {} steps of training",
-                                        mean.name, past.still);
-      findings->push_back(std::move(finding));
+      findings->push_back(MakeFinding(
+          step, "norm_frozen", mean.name,
+          Measured("steps without a change", past.still, ">=", left ? kStepsInMode : 2 * kStepsInMode),
+          left ? fmt::format("{} has not changed in {} steps of training, since an evaluation; it had at "
+                             "each step before",
+                             mean.name, past.still)
+               : fmt::format("{} is what it was made with (zeros) after {} steps of training", mean.name,
+                             past.still)));
       return;
     }
     evaluated_ = false;
@@ -99,17 +95,13 @@ class LeftEvaluating : public Detector {
     if (still_++ == 0) since_evaluation_ = evaluated_;
     if (still_ < kStepsInMode || trained_ < kStepsInMode || !since_evaluation_) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "left_evaluating");
-    finding.measure = "steps of training in evaluation mode";
-    finding.value = still_;
-    finding.comparison = ">=";
-    finding.threshold = kStepsInMode;
-    finding.text = fmt::format(
-        "{} of the model (dropout, norms over batches) {} in evaluation mode in {} steps of "
-        "training, since an evaluation; before it they trained",
-        base::Counted(static_cast<uint64_t>(*modules), "module"), *modules == 1 ? "has been" : "have been",
-        still_);
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "left_evaluating", {},
+                    Measured("steps of training in evaluation mode", still_, ">=", kStepsInMode),
+                    fmt::format("{} of the model (dropout, norms over batches) {} in evaluation mode in {} "
+                                "steps of training, since an evaluation; before it they trained",
+                                base::Counted(static_cast<uint64_t>(*modules), "module"),
+                                *modules == 1 ? "has been" : "have been", still_)));
   }
 
  private:

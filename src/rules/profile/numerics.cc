@@ -106,14 +106,10 @@ class WeightJump : public Detector {
       // A weight that began at zero, as an adapter's does, may grow by any factor in its first steps.
       const double rms = l2 / std::sqrt(static_cast<double>(parameter.weight_now->count));
       if (past.steps >= kWeightPast && past.max > 0 && l2 > kWeightJump * past.max && rms > 1e-2) {
-        Finding finding = MakeFinding(step, "weight_jump", parameter.name);
-        finding.measure = "l2";
-        finding.value = l2;
-        finding.comparison = ">";
-        finding.threshold = kWeightJump * past.max;
-        finding.text = fmt::format("the norm of {} is {:.3g}, {:.3g} times its largest so far ({:.3g})",
-                                   parameter.name, l2, l2 / past.max, past.max);
-        findings->push_back(std::move(finding));
+        findings->push_back(
+            MakeFinding(step, "weight_jump", parameter.name, Measured("l2", l2, ">", kWeightJump * past.max),
+                        fmt::format("the norm of {} is {:.3g}, {:.3g} times its largest so far ({:.3g})",
+                                    parameter.name, l2, l2 / past.max, past.max)));
         told_ = true;
       }
       past.max = std::max(past.max, l2);
@@ -195,15 +191,12 @@ class WeightsReplaced : public Detector {
     }
     if (worst == nullptr || rose || !(alone || (jumped >= 2 && 2 * jumped >= looked_at))) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "weights_replaced", worst->name);
-    finding.measure = "change of the norm in one step";
-    finding.value = largest;
-    finding.comparison = ">";
-    finding.threshold = 8 * usual;
-    finding.text = fmt::format(
-        "the norm of {} changed by {:.2g} % from one step to the next, and by {:.2g} % at most in "
-        "the {} before",
-        worst->name, 100 * largest, 100 * usual, past_[0].changes.seen() > 30 ? 30 : 20);
+    Finding finding = MakeFinding(
+        step, "weights_replaced", worst->name,
+        Measured("change of the norm in one step", largest, ">", 8 * usual),
+        fmt::format("the norm of {} changed by {:.2g} % from one step to the next, and by {:.2g} % at most "
+                    "in the {} before",
+                    worst->name, 100 * largest, 100 * usual, past_[0].changes.seen() > 30 ? 30 : 20));
     if (jumped > 1) finding.text += fmt::format("; {} of {} weights did", jumped, looked_at);
     findings->push_back(std::move(finding));
   }
@@ -242,15 +235,10 @@ class LossJump : public Detector {
       const double times = known ? kLossJump : 5 * kLossJump;
       if (median > 0 && (known || least_ > 0) && loss.value > times * median &&
           loss.value > 3 * past_.Max() && loss.value > kBeyondFirst * first_) {
-        Finding finding = MakeFinding(step, "loss_jump", loss.name);
-        finding.measure = "loss";
-        finding.value = loss.value;
-        finding.comparison = ">";
-        finding.threshold = times * median;
-        finding.text =
+        findings->push_back(MakeFinding(
+            step, "loss_jump", loss.name, Measured("loss", loss.value, ">", times * median),
             fmt::format("the loss is {:.4g}, {:.3g} times its median of the last {} steps ({:.4g})",
-                        loss.value, loss.value / median, std::min<size_t>(past_.seen(), 50), median);
-        findings->push_back(std::move(finding));
+                        loss.value, loss.value / median, std::min<size_t>(past_.seen(), 50), median)));
         told_ = true;
       }
     } else {
@@ -289,14 +277,11 @@ class GradientJump : public Detector {
       });
       const double times = known ? kGradientJump : 100 * kGradientJump;
       if (median > 0 && norm > times * median && norm > 5 * past_.Max() && norm > 2 * first_) {
-        Finding finding = MakeFinding(step, "gradient_jump", LargestOf(step));
-        finding.measure = "norm of all gradients";
-        finding.value = norm;
-        finding.comparison = ">";
-        finding.threshold = times * median;
-        finding.text = fmt::format("the norm of all gradients is {:.3g}, {:.3g} times its median of {:.3g}",
-                                   norm, norm / median, median);
-        findings->push_back(std::move(finding));
+        findings->push_back(
+            MakeFinding(step, "gradient_jump", LargestOf(step),
+                        Measured("norm of all gradients", norm, ">", times * median),
+                        fmt::format("the norm of all gradients is {:.3g}, {:.3g} times its median of {:.3g}",
+                                    norm, norm / median, median)));
         told_ = true;
       }
     } else if (past_.seen() + 1 == kPast) {
@@ -335,14 +320,10 @@ class LossScale : public Detector {
     if (last_ == 0) first_ = *scale;
     last_ = *scale;
     if (falls_ < 8 || last_ >= 1) return;
-    Finding finding = MakeFinding(step, "loss_scale", "context/loss_scale");
-    finding.measure = "loss scale";
-    finding.value = last_;
-    finding.comparison = "<";
-    finding.threshold = 1;
-    finding.text =
-        fmt::format("the loss scale fell {} times without a rise, from {:g} to {:g}", falls_, first_, last_);
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "loss_scale", "context/loss_scale", Measured("loss scale", last_, "<", 1),
+                    fmt::format("the loss scale fell {} times without a rise, from {:g} to {:g}", falls_,
+                                first_, last_)));
     told_ = true;
   }
 
@@ -396,13 +377,11 @@ class GradientUnderflow : public Detector {
     finding.comparison = ">";
     finding.threshold = kZeros;
     finding.text = fmt::format(
-        "{:.0f} % of the elements of {} have been 0 for {} steps; float16 holds nothing "
-        "below 6e-8, and {}",
+        "{:.0f} % of the elements of {} have been 0 for {} steps; float16 holds nothing below 6e-8, and {}",
         100 * most_zeros, finding.tensor, kInARow,
-        bound > 0 ? fmt::format("no gradient from it to the loss is above {:.1g} "
-                                "(root of the mean square)",
-                                bound)
-                  : std::string("all from it to the loss are 0"));
+        bound > 0
+            ? fmt::format("no gradient from it to the loss is above {:.1g} (root of the mean square)", bound)
+            : std::string("all from it to the loss are 0"));
     findings->push_back(std::move(finding));
   }
 

@@ -39,17 +39,11 @@ class Outweighed : public Detector {
     if (ratio_.Mean(kLooks) < kNoBetter) return;
     if (together_.seen() >= kLooks && together_.Mean(kLooks) > kTogether) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "outweighed", part->name);
-    finding.measure = "share of what is differentiated";
-    finding.value = share;
-    finding.comparison = "<";
-    finding.threshold = kSmall;
-    finding.text = fmt::format(
-        "{} is {:.3g}, {:.2g} % of the {:.4g} that backward() is called on, for {} steps, and is no better "
-        "than "
-        "guessing ({:.3g} times as large as of the best constant)",
-        part->name, part->value, 100 * share, *whole, small_, ratio_.Mean(kLooks));
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(
+        step, "outweighed", part->name, Measured("share of what is differentiated", share, "<", kSmall),
+        fmt::format("{} is {:.3g}, {:.2g} % of the {:.4g} that backward() is called on, for {} steps, and is "
+                    "no better than guessing ({:.3g} times as large as of the best constant)",
+                    part->name, part->value, 100 * share, *whole, small_, ratio_.Mean(kLooks))));
   }
 
   void Returns(int64_t) override { *this = Outweighed(); }

@@ -101,9 +101,8 @@ class NoImprovement : public Detector {
     Tell(step, loss == nullptr ? "context/predictions/loss" : loss->name, ratio,
          "loss over that of the best constant", kNoBetter,
          fmt::format("after {} steps the loss is {:.3g} times that of predicting the targets' mean for every "
-                     "row, in {} "
-                     "batches that were looked at; what is predicted goes with the targets "
-                     "no more than by chance (correlation {:.2g})",
+                     "row, in {} batches that were looked at; what is predicted goes with the targets no "
+                     "more than by chance (correlation {:.2g})",
                      steps_, ratio, n, mean),
          findings);
   }
@@ -111,13 +110,8 @@ class NoImprovement : public Detector {
   void Tell(const Digest& step, const std::string& loss, double value, const char* measure, double threshold,
             std::string text, std::vector<Finding>* findings) {
     told_ = true;
-    Finding finding = MakeFinding(step, "no_improvement", loss);
-    finding.measure = measure;
-    finding.value = value;
-    finding.comparison = ">=";
-    finding.threshold = threshold;
-    finding.text = std::move(text);
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(step, "no_improvement", loss, Measured(measure, value, ">=", threshold),
+                                    std::move(text)));
   }
 
   struct Sums {
@@ -195,22 +189,16 @@ class PredictsAConstant : public Detector {
     // It is about to begin where it grows, and learns the mean where the loss falls.
     if (half[1].share > 1.15 * half[0].share || half[1].loss < 0.95 * half[0].loss) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "predicts_a_constant", "context/predictions/between");
-    finding.measure =
-        logits ? "deviation of logits between rows" : "deviation between rows over the targets'";
-    finding.value = share;
-    finding.comparison = "<";
-    finding.threshold = same;
-    finding.text =
-        logits ? fmt::format(
-                     "logits differ between rows by {:.2g} (standard deviation), in {} batches in a row "
-                     "that were looked at, though their labels differ",
-                     *now->between, kLooks)
-               : fmt::format(
-                     "predictions differ between rows by {:.2g} (standard deviation), in {} batches in a "
-                     "row that were looked at; their targets differ by {:.2g}",
-                     *now->between, kLooks, *now->target_between);
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(
+        step, "predicts_a_constant", "context/predictions/between",
+        Measured(logits ? "deviation of logits between rows" : "deviation between rows over the targets'",
+                 share, "<", same),
+        logits ? fmt::format("logits differ between rows by {:.2g} (standard deviation), in {} batches in a "
+                             "row that were looked at, though their labels differ",
+                             *now->between, kLooks)
+               : fmt::format("predictions differ between rows by {:.2g} (standard deviation), in {} batches "
+                             "in a row that were looked at; their targets differ by {:.2g}",
+                             *now->between, kLooks, *now->target_between)));
   }
 
   void Returns(int64_t) override { *this = PredictsAConstant(); }

@@ -250,7 +250,7 @@ TEST(OwnLosses, FallWhereTheyDo) {
     });
   };
   EXPECT_EQ(rises(1, 200), "diverging at 64");
-  EXPECT_EQ(rises(1, 200, false), "") << "of values, targets may grow that nobody has seen";
+  EXPECT_EQ(rises(1, 200, false), "") << "of values, targets may grow that were not looked at";
   EXPECT_EQ(rises(-1, 200), "") << "its negative is to grow";
   EXPECT_EQ(rises(1, 40), "") << "it is another one by then";
 }

@@ -26,6 +26,17 @@ Finding MakeFinding(const Digest& step, std::string_view id, const std::string& 
   return finding;
 }
 
+Finding MakeFinding(const Digest& step, std::string_view id, const std::string& tensor, Measured measured,
+                    std::string text) {
+  Finding finding = MakeFinding(step, id, tensor);
+  finding.measure = std::move(measured.measure);
+  finding.value = measured.value;
+  finding.comparison = std::move(measured.comparison);
+  finding.threshold = measured.threshold;
+  finding.text = std::move(text);
+  return finding;
+}
+
 namespace {
 
 // Phases shorter than detectors look back.

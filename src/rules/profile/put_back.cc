@@ -52,17 +52,11 @@ class WeightsPutBack : public Detector {
     ++seen.times;
     if (seen.times < kTimes || steps_ - seen.first < kLong) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "weights_put_back", first->name);
-    finding.measure = "times";
-    finding.value = seen.times;
-    finding.comparison = ">=";
-    finding.threshold = kTimes;
-    finding.text = fmt::format(
-        "all weights are what they were at step {}, to the last bit, for the {}. time in the {} steps since: "
-        "what "
-        "is learnt in between is lost each time",
-        seen.step, seen.times, steps_ - seen.first);
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "weights_put_back", first->name, Measured("times", seen.times, ">=", kTimes),
+                    fmt::format("all weights are what they were at step {}, to the last bit, for the {}. "
+                                "time in the {} steps since: what is learnt in between is lost each time",
+                                seen.step, seen.times, steps_ - seen.first)));
   }
 
   void Returns(int64_t) override { Forget(); }
@@ -109,17 +103,11 @@ class WeightsRounded : public Detector {
       if (zeros == kManyZeros) past.share = share;
       if (past.times < kTimes) continue;
       told_ = true;
-      Finding finding = MakeFinding(step, "weights_rounded", parameter.name);
-      finding.measure = "share of zeros";
-      finding.value = past.share;
-      finding.comparison = ">=";
-      finding.threshold = kMany;
-      finding.text = fmt::format(
-          "{:.0f} % of the elements of {} were exactly 0 before an update and none after it, {} times so "
-          "far: "
-          "something rounds them",
-          100 * past.share, parameter.name, past.times);
-      findings->push_back(std::move(finding));
+      findings->push_back(MakeFinding(
+          step, "weights_rounded", parameter.name, Measured("share of zeros", past.share, ">=", kMany),
+          fmt::format("{:.0f} % of the elements of {} were exactly 0 before an update and none after it, {} "
+                      "times so far: something rounds them",
+                      100 * past.share, parameter.name, past.times)));
       return;
     }
   }

@@ -46,16 +46,12 @@ class SameBatches : public Detector {
     last_ = first;
     if (same_ < kSameSteps || changes_ < kChanges || !replicas_.learnt()) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "same_on_all_ranks", "context/batch_fingerprint");
-    finding.measure = "steps with one batch on all ranks";
-    finding.value = same_;
-    finding.comparison = ">=";
-    finding.threshold = kSameSteps;
-    finding.text = fmt::format(
-        "all {} ranks were given the same batch in each of {} steps that were looked at, and hold one model: "
-        "each computes what the others do",
-        marks.size(), same_);
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "same_on_all_ranks", "context/batch_fingerprint",
+                    Measured("steps with one batch on all ranks", same_, ">=", kSameSteps),
+                    fmt::format("all {} ranks were given the same batch in each of {} steps that were looked "
+                                "at, and hold one model: each computes what the others do",
+                                marks.size(), same_)));
   }
 
   std::string Unjudged() const override {
@@ -138,16 +134,12 @@ class RanksApart : public Detector {
     }
     if (++apart_ < kApartSteps) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "ranks_apart");
-    finding.measure = "steps in which no weight is that of another rank";
-    finding.value = apart_;
-    finding.comparison = ">=";
-    finding.threshold = kApartSteps;
-    finding.text = fmt::format(
-        "the {} ranks began with equal weights, and since the first update each has its own: in {} steps "
-        "none of {} was the same in all of them",
-        ranks_, apart_, base::Counted(replicas_.compared(), "matrix", "matrices"));
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "ranks_apart", {},
+                    Measured("steps in which no weight is that of another rank", apart_, ">=", kApartSteps),
+                    fmt::format("the {} ranks began with equal weights, and since the first update each has "
+                                "its own: in {} steps none of {} was the same in all of them",
+                                ranks_, apart_, base::Counted(replicas_.compared(), "matrix", "matrices"))));
   }
 
  private:

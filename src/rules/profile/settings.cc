@@ -40,8 +40,7 @@ constexpr std::string_view kDrops =
     "that";
 constexpr std::string_view kEps =
     "it is added to every variance, and outweighs those of usual outputs; 1e-5 is usual (of BatchNorm the "
-    "second "
-    "argument is eps, and not momentum)";
+    "second argument is eps, and not momentum)";
 constexpr std::string_view kTurned = "where a weight is below 0 the loss is turned around; make it positive";
 constexpr std::string_view kAllZero = "what it weights adds nothing to the loss; make it positive";
 
@@ -53,8 +52,7 @@ constexpr auto kUsual = std::to_array<Usual>({
     {"own", "", 0, 0.89, "", kDrops},
     {"batch_norm", "momentum", 1e-6, 0.89,
      "the running averages never leave the zeros and ones that they were made with, and evaluations use "
-     "them; 0.1 "
-     "is usual",
+     "them; 0.1 is usual",
      "it is the share of the newest batch (Keras' 0.99 is 0.01 here), so that evaluations use the last batch "
      "alone; 0.1 is usual"},
     {"batch_norm", "eps", 0, 0.09, "", kEps},
@@ -98,13 +96,8 @@ std::string StringIn(const nlohmann::json& json, const char* key) {
 
 void TellOdd(const Digest& step, const std::string& where, const char* measure, double value,
              const char* comparison, double threshold, std::string text, std::vector<Finding>* findings) {
-  Finding finding = MakeFinding(step, "odd_setting", where);
-  finding.measure = measure;
-  finding.value = value;
-  finding.comparison = comparison;
-  finding.threshold = threshold;
-  finding.text = std::move(text);
-  findings->push_back(std::move(finding));
+  findings->push_back(MakeFinding(step, "odd_setting", where, Measured(measure, value, comparison, threshold),
+                                  std::move(text)));
 }
 
 // Of modules and of functions.
@@ -206,13 +199,12 @@ class OddSetting : public Detector {
       if (!FollowCounts(classes)) continue;
       told_weights_ = true;
       const auto most = *std::ranges::max_element(classes), least = *std::ranges::min_element(classes);
-      TellOdd(
-          step, function, "weight of the most frequent class over that of the rarest",
-          most.second / least.second, ">", 1,
-          fmt::format("{} weights classes by how often they come (of {:.0f} labels {:g}, of {:.0f} labels "
-                      "{:g}): what is seldom counts for less still; take the inverse",
-                      function, most.first, most.second, std::floor(least.first), least.second),
-          findings);
+      TellOdd(step, function, "weight of the most frequent class over that of the rarest",
+              most.second / least.second, ">", 1,
+              fmt::format("{} weights classes by how often they come (of {:.0f} labels {:g}, of {:.0f} "
+                          "labels {:g}): what is seldom counts for less still; take the inverse",
+                          function, most.first, most.second, std::floor(least.first), least.second),
+              findings);
     }
   }
 
@@ -269,12 +261,11 @@ class OddSetting : public Detector {
     const double mean = shares_ / looks_;
     if (looks_ < 10 || mean > 0.5 || mean < 0.3 / *classes) return;
     told_ignored_ = true;
-    TellOdd(
-        step, StringIn(*entry, "of"), "share of labels that are left out", mean, ">", 0,
-        fmt::format("{} has ignore_index={:g}, which is one of the {:g} classes and the label of {:.0f} % of "
-                    "all rows: that class is never learnt; take a number that is no class (-100)",
-                    StringIn(*entry, "of"), ignored, *classes, 100 * mean),
-        findings);
+    TellOdd(step, StringIn(*entry, "of"), "share of labels that are left out", mean, ">", 0,
+            fmt::format("{} has ignore_index={:g}, which is one of the {:g} classes and the label of {:.0f} "
+                        "% of all rows: that class is never learnt; take a number that is no class (-100)",
+                        StringIn(*entry, "of"), ignored, *classes, 100 * mean),
+            findings);
   }
 
   std::string text_, labels_;
@@ -326,12 +317,11 @@ class OddOption : public Detector {
     // Cycles of the first one come near to a second one of 0.95.
     const bool swapped = first > second + 0.05;
     if (Stays(group, "swapped", swapped)) {
-      TellOdd(
-          step, group.optimizer, "betas", first, ">", second,
-          fmt::format("{} has betas=({:g}, {:g}): the first averages gradients and the second their squares, "
-                      "which takes longer; (0.9, 0.999) is usual",
-                      group.optimizer, first, second),
-          findings);
+      TellOdd(step, group.optimizer, "betas", first, ">", second,
+              fmt::format("{} has betas=({:g}, {:g}): the first averages gradients and the second their "
+                          "squares, which takes longer; (0.9, 0.999) is usual",
+                          group.optimizer, first, second),
+              findings);
     }
     if (Stays(group, "slow first", !swapped && first >= 0.995))
       TellSlow(step, group, "betas[0]", first, findings);
@@ -352,10 +342,9 @@ class OddOption : public Detector {
     const double dampening = group.dampening;
     if (Stays(group, "dampening", Has(group, "SGD") && momentum > 0 && dampening >= 1)) {
       TellOdd(step, group.optimizer, "dampening", dampening, ">=", 1,
-              fmt::format(
-                  "{} has dampening={:g}: of no gradient but the first anything is added to the momentum; "
-                  "0 is usual",
-                  group.optimizer, dampening),
+              fmt::format("{} has dampening={:g}: of no gradient but the first anything is added to the "
+                          "momentum; 0 is usual",
+                          group.optimizer, dampening),
               findings);
     }
     const double alpha = group.alpha.value_or(0.99);
@@ -379,12 +368,11 @@ class OddOption : public Detector {
   static void TellSlow(const Digest& step, const Group& group, const char* what, double value,
                        std::vector<Finding>* findings) {
     TellOdd(step, group.optimizer, what, value, ">=", 0.995,
-            value < 1
-                ? fmt::format("{} has {}={:g}: each gradient goes on for {:.0f} steps, and adds up to that "
-                              "many times itself; 0.9 is usual",
-                              group.optimizer, what, value, 1 / (1 - value))
-                : fmt::format("{} has {}={:g}: gradients add up for ever; 0.9 is usual", group.optimizer,
-                              what, value),
+            value < 1 ? fmt::format("{} has {}={:g}: each gradient goes on for {:.0f} steps, and adds up to "
+                                    "that many times itself; 0.9 is usual",
+                                    group.optimizer, what, value, 1 / (1 - value))
+                      : fmt::format("{} has {}={:g}: gradients add up for ever; 0.9 is usual",
+                                    group.optimizer, what, value),
             findings);
   }
 
@@ -415,13 +403,9 @@ class OddOption : public Detector {
     const bool up =
         group.maximizes && step.the_loss() != nullptr && step.the_loss()->value > 0 && (!whole || *whole > 0);
     if (!Stays(group, "maximize", up, kStepsOutweighed)) return;
-    Finding finding = MakeFinding(step, "loss_sign", step.the_loss()->name);
-    finding.measure = "maximize";
-    finding.value = 1;
-    finding.comparison = "=";
-    finding.text = fmt::format("{} has maximize=True, and {} is a loss that is to fall", group.optimizer,
-                               step.the_loss()->name);
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(step, "loss_sign", step.the_loss()->name, Measured("maximize", 1, "="),
+                                    fmt::format("{} has maximize=True, and {} is a loss that is to fall",
+                                                group.optimizer, step.the_loss()->name)));
   }
 
   // Does what is added to gradients, or to the root of their squares, leave nothing of them? Of each matrix.
@@ -443,18 +427,12 @@ class OddOption : public Detector {
     }
     const bool judged = matrices > 0 && !step.step().skipped();
     if (Stays(group, "decay", judged && added && decay > 3 && decay < kAny, kStepsOutweighed)) {
-      Finding finding = MakeFinding(step, "decay_too_strong",
-                                    fmt::format("context/lr/{}/{}", group.optimizer, group.number));
-      finding.measure = "weight decay over gradient";
-      finding.value = decay;
-      finding.comparison = ">";
-      finding.threshold = 3;
-      finding.text = fmt::format(
-          "{} has weight_decay={:g}, which adds {:.3g} times as much to the gradient of each matrix as the "
-          "loss "
-          "gives, for {} steps",
-          group.optimizer, group.weight_decay, decay, kStepsOutweighed);
-      findings->push_back(std::move(finding));
+      findings->push_back(MakeFinding(
+          step, "decay_too_strong", fmt::format("context/lr/{}/{}", group.optimizer, group.number),
+          Measured("weight decay over gradient", decay, ">", 3),
+          fmt::format("{} has weight_decay={:g}, which adds {:.3g} times as much to the gradient of each "
+                      "matrix as the loss gives, for {} steps",
+                      group.optimizer, group.weight_decay, decay, kStepsOutweighed)));
     }
     if (Stays(group, "eps", judged && divided && root > 0 && root < group.epsilon / 30, kStepsOutweighed)) {
       TellOdd(
@@ -486,18 +464,14 @@ class ClippedElsewhere : public Detector {
     late_ = before > 0 && of_before ? late_ + 1 : 0;
     if (std::max(nothing_, late_) < kStepsOutweighed) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "clipped_elsewhere", "context/grad_norm");
-    finding.measure = "norm of the gradients of an update";
-    finding.value = *now;
-    finding.comparison = ">";
-    finding.threshold = *limit;
-    finding.text = fmt::format(
-        "gradients are clipped to {:g}, and those of the update have a norm of {:.3g}: for {} steps clipping "
-        "found {}",
-        *limit, *now, kStepsOutweighed,
-        nothing_ > 0 ? "none, so that it is called before backward()"
-                     : "those of the step before, so that it is called after the update");
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(
+        step, "clipped_elsewhere", "context/grad_norm",
+        Measured("norm of the gradients of an update", *now, ">", *limit),
+        fmt::format("gradients are clipped to {:g}, and those of the update have a norm of {:.3g}: for {} "
+                    "steps clipping found {}",
+                    *limit, *now, kStepsOutweighed,
+                    nothing_ > 0 ? "none, so that it is called before backward()"
+                                 : "those of the step before, so that it is called after the update")));
   }
 
   void Returns(int64_t) override { *this = ClippedElsewhere(); }

@@ -45,16 +45,14 @@ class Weights : public Detector {
     // One small head is how a policy begins that is to try everything.
     if (worst == nullptr || (large == 0 && (small < 2 || 3 * small < matrices))) return;
     const size_t wrong = small + large;
-    Finding finding = MakeFinding(step, "init_scale", worst->name);
-    finding.measure = "std x sqrt(fan_in)";
-    finding.value = worst_scale;
-    finding.comparison = worst_scale > 1 ? ">" : "<";
-    finding.threshold = worst_scale > 1 ? 5 : 0.02;
-    finding.text = fmt::format(
-        "{} begins with a standard deviation of {:.3g}, {} 1 / sqrt(fan_in) of {:.3g}", worst->name,
-        std::sqrt(worst->weight_now->variance),
-        worst_scale > 1 ? fmt::format("{:.3g} times", worst_scale) : fmt::format("{:.2g} of", worst_scale),
-        1 / std::sqrt(worst->fan_in()));
+    Finding finding = MakeFinding(
+        step, "init_scale", worst->name,
+        Measured("std x sqrt(fan_in)", worst_scale, worst_scale > 1 ? ">" : "<", worst_scale > 1 ? 5 : 0.02),
+        fmt::format("{} begins with a standard deviation of {:.3g}, {} 1 / sqrt(fan_in) of {:.3g}",
+                    worst->name, std::sqrt(worst->weight_now->variance),
+                    worst_scale > 1 ? fmt::format("{:.3g} times", worst_scale)
+                                    : fmt::format("{:.2g} of", worst_scale),
+                    1 / std::sqrt(worst->fan_in())));
     if (wrong > 1) finding.text += fmt::format("; {} of {} weights are like that", wrong, matrices);
     findings->push_back(std::move(finding));
   }
@@ -65,14 +63,10 @@ class Weights : public Detector {
 
  private:
   static void Constant(const Digest& step, const Parameter& parameter, std::vector<Finding>* findings) {
-    Finding finding = MakeFinding(step, "constant_weight", parameter.name);
-    finding.measure = "variance";
-    finding.value = 0;
-    finding.comparison = "=";
-    finding.text =
+    findings->push_back(MakeFinding(
+        step, "constant_weight", parameter.name, Measured("variance", 0, "="),
         fmt::format("all {} of {} begin as {:.3g}", base::Counted(parameter.weight_now->count, "element"),
-                    parameter.name, parameter.weight_now->mean);
-    findings->push_back(std::move(finding));
+                    parameter.name, parameter.weight_now->mean)));
   }
 
   bool done_ = false, none_ = false;
@@ -93,14 +87,10 @@ class FirstLoss : public Detector {
     // A loss that is summed over the batch is larger by the size of the batch, which is no fault.
     const auto batch = step.series("batch_size");
     if (!batch || times > 0.4 * *batch) return;
-    Finding finding = MakeFinding(step, "first_loss", loss.name);
-    finding.measure = "first loss";
-    finding.value = loss.value;
-    finding.comparison = ">";
-    finding.threshold = 3 * guessing;
-    finding.text = fmt::format("the first loss is {:.4g}; guessing among {:.0f} classes has {:.3g}",
-                               loss.value, *classes, guessing);
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "first_loss", loss.name, Measured("first loss", loss.value, ">", 3 * guessing),
+                    fmt::format("the first loss is {:.4g}; guessing among {:.0f} classes has {:.3g}",
+                                loss.value, *classes, guessing)));
   }
 
   std::string Unjudged() const override {
@@ -130,19 +120,13 @@ class SureFromTheStart : public Detector {
                       *now->loss > kWorse * *now->guess;
     looks_ = sure ? looks_ + 1 : kLooks + 1;
     if (looks_ != kLooks) return;
-    Finding finding = MakeFinding(step, "logits_too_large", "context/predictions/std");
-    finding.measure = "deviation of logits from their row's mean";
-    finding.value = *now->std;
-    finding.comparison = ">";
-    finding.threshold = kApart;
-    finding.text = fmt::format(
-        "in the first {} steps that were looked at logits lie {:.3g} apart (standard deviation within a "
-        "row), so that "
-        "nearly all probability falls to one class, and it is the wrong one: the squared error is {:.2g} "
-        "times that "
-        "of a guess",
-        kLooks, *now->std, *now->loss / *now->guess);
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "logits_too_large", "context/predictions/std",
+                    Measured("deviation of logits from their row's mean", *now->std, ">", kApart),
+                    fmt::format("in the first {} steps that were looked at logits lie {:.3g} apart (standard "
+                                "deviation within a row), so that nearly all probability falls to one class, "
+                                "and it is the wrong one: the squared error is {:.2g} times that of a guess",
+                                kLooks, *now->std, *now->loss / *now->guess)));
   }
 
  private:

@@ -36,10 +36,9 @@ class TargetsUnscaled : public Detector {
         first_targets_ > 0 && steps_ <= kSoon && !step.nonfinite().empty() && !step.step().skipped();
     if (!explodes || told_) return;
     Tell(step, first_targets_, ">", kLarge,
-         fmt::format(
-             "targets have a root mean square of {:.3g}; what is predicted began with one of {:.3g}, and "
-             "after {} steps the training is not finite any more",
-             first_targets_, first_reached_, steps_),
+         fmt::format("targets have a root mean square of {:.3g}; what is predicted began with one of {:.3g}, "
+                     "and after {} steps the training is not finite any more",
+                     first_targets_, first_reached_, steps_),
          findings);
   }
 
@@ -80,14 +79,13 @@ class TargetsUnscaled : public Detector {
     parts_ = outweighs ? parts_ + 1 : -1;
     if (parts_ < kParts) return;
     Tell(step, targets, ">", kLarge,
-         fmt::format(
-             "targets have a root mean square of {:.3g}, and what is predicted begins with one of {:.3g}: "
-             "their loss of {:.3g} is {:.3g} times as large as another that is added to it",
-             targets, reached, *now.loss, *now.loss / least),
+         fmt::format("targets have a root mean square of {:.3g}, and what is predicted begins with one of "
+                     "{:.3g}: their loss of {:.3g} is {:.3g} times as large as another that is added to it",
+                     targets, reached, *now.loss, *now.loss / least),
          findings);
   }
 
-  // Not where they move, as another network's do: values of a game in which nobody has won yet.
+  // Not where they move, as another network's do: values of a game that was not won yet.
   void JudgeSmall(const Digest& step, const Compared& now, int64_t since_rise,
                   std::vector<Finding>* findings) {
     if (steps_ <= kBeginning || !now.between || !now.target_between || !now.guess || !now.loss) return;
@@ -102,10 +100,9 @@ class TargetsUnscaled : public Detector {
     const bool settled = means_.Max() - means_.Min() < std::abs(mean);
     if (means_.seen() < kSmallLooks || !settled || since_rise < kRateSettles) return;
     Tell(step, now.target_size(), "<", kSmall,
-         fmt::format(
-             "targets have a root mean square of {:.3g} and differ between rows by {:.2g}; after {} steps "
-             "what is predicted misses them by {:.2g} times that",
-             now.target_size(), *now.target_between, steps_, std::sqrt(*now.loss / *now.guess)),
+         fmt::format("targets have a root mean square of {:.3g} and differ between rows by {:.2g}; after {} "
+                     "steps what is predicted misses them by {:.2g} times that",
+                     now.target_size(), *now.target_between, steps_, std::sqrt(*now.loss / *now.guess)),
          findings);
   }
 

@@ -101,15 +101,11 @@ class Updates : public Detector {
     const bool moved = large.most > 1.25 * large.least;
     if (!once && !(large.steps >= kSteps && no_better && moved)) return;
     told_large_ = true;
-    Finding finding = MakeFinding(step, "update_too_large", parameter.name);
-    finding.measure = "estimated update / weight";
-    finding.value = relative;
-    finding.comparison = ">";
-    finding.threshold = once ? kFarTooLarge : kTooLarge;
-    finding.text =
+    findings->push_back(MakeFinding(
+        step, "update_too_large", parameter.name,
+        Measured("estimated update / weight", relative, ">", once ? kFarTooLarge : kTooLarge),
         fmt::format("an update changes {} by about {:.0f} % of its norm{} (estimated; a thousandth is usual)",
-                    parameter.name, 100 * relative, once ? "" : fmt::format(" for {} steps", kSteps));
-    findings->push_back(std::move(finding));
+                    parameter.name, 100 * relative, once ? "" : fmt::format(" for {} steps", kSteps))));
   }
 
   // Judged only at the beginning of a training: later, gradients may be small because everything is learnt.
@@ -122,16 +118,11 @@ class Updates : public Detector {
     const bool warming = rate > first_rate_ * 1.01;
     if (small_ < (warming ? 10 * kSteps : kSteps)) return;
     told_small_ = true;
-    Finding finding = MakeFinding(step, "update_too_small");
-    finding.measure = "largest estimated update / weight";
-    finding.value = largest;
-    finding.comparison = "<";
-    finding.threshold = kTooSmall;
-    finding.text = fmt::format(
-        "no update changed any weight by more than {:.1g} of its norm in {} steps (estimated), at a learning "
-        "rate of {:.3g}",
-        largest, small_, rate);
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(step, "update_too_small", {},
+                                    Measured("largest estimated update / weight", largest, "<", kTooSmall),
+                                    fmt::format("no update changed any weight by more than {:.1g} of its "
+                                                "norm in {} steps (estimated), at a learning rate of {:.3g}",
+                                                largest, small_, rate)));
   }
 
   struct Large {
@@ -186,16 +177,13 @@ class WeightsUnchanged : public Detector {
       return;
     }
     told_ = true;
-    Finding finding = MakeFinding(step, "weights_unchanged", one->name);
-    finding.measure = "steps after which no weight was another";
-    finding.value = steps_;
-    finding.comparison = ">=";
-    finding.threshold = kSteps;
-    finding.text = fmt::format(
-        "{} updates at a learning rate of {:.3g} left {} as {} to the last bit, though {} gradients", steps_,
-        rate, updated == 1 ? one->name : fmt::format("all {} weights", updated),
-        updated == 1 ? "it was" : "they were", updated == 1 ? "it has" : "they have");
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(
+        step, "weights_unchanged", one->name,
+        Measured("steps after which no weight was another", steps_, ">=", kSteps),
+        fmt::format(
+            "{} updates at a learning rate of {:.3g} left {} as {} to the last bit, though {} gradients",
+            steps_, rate, updated == 1 ? one->name : fmt::format("all {} weights", updated),
+            updated == 1 ? "it was" : "they were", updated == 1 ? "it has" : "they have")));
   }
 
  private:
@@ -248,16 +236,12 @@ class UpdateLost : public Detector {
       return;
     }
     told_ = true;
-    Finding finding = MakeFinding(step, "update_lost", one->name);
-    finding.measure = "estimated update / distance of neighbouring 16-bit numbers";
-    finding.value = of_one;
-    finding.comparison = "<";
-    finding.threshold = 0.125;
-    finding.text = fmt::format(
-        "an update of {} is about {:.2g} of the distance between its 16-bit numbers, at a learning rate of "
-        "{:.3g}: nearly all of it is rounded away (estimated; {} of {} weights)",
-        one->name, of_one, rate, lost, looked_at);
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(
+        step, "update_lost", one->name,
+        Measured("estimated update / distance of neighbouring 16-bit numbers", of_one, "<", 0.125),
+        fmt::format("an update of {} is about {:.2g} of the distance between its 16-bit numbers, at a "
+                    "learning rate of {:.3g}: nearly all of it is rounded away (estimated; {} of {} weights)",
+                    one->name, of_one, rate, lost, looked_at)));
   }
 
  private:

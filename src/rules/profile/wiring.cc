@@ -114,15 +114,11 @@ class NoGradient : public Detector {
     }
     if (names.empty()) names.assign(never.begin(), never.end());
     past.told = true;
-    Finding finding = MakeFinding(step, "no_gradient", names.back());
-    finding.measure = "steps without a gradient";
-    finding.value = past.steps;
-    finding.comparison = ">=";
-    finding.threshold = kSteps;
-    finding.text = fmt::format("{} of the {} that {} updates got no gradient in {} steps: {}{}",
-                               base::Counted(names.size(), "parameter"), all, optimizer, past.steps,
-                               Names(names), Cut(step, optimizer, never));
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(
+        step, "no_gradient", names.back(), Measured("steps without a gradient", past.steps, ">=", kSteps),
+        fmt::format("{} of the {} that {} updates got no gradient in {} steps: {}{}",
+                    base::Counted(names.size(), "parameter"), all, optimizer, past.steps, Names(names),
+                    Cut(step, optimizer, never))));
   }
 
   // Where the graph is cut: with nothing on one side of it, and something on all of the other.
@@ -166,14 +162,12 @@ class NoOptimizer : public Detector {
     }
     if (names.empty()) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "no_optimizer", names.front());
-    finding.measure = "trainable parameters in no optimizer";
-    finding.value = static_cast<double>(names.size());
-    finding.comparison = ">";
-    finding.text = fmt::format("{} of {} {} in no optimizer and will never change: {}",
-                               base::Counted(names.size(), "trainable parameter"), RootOf(names.front()),
-                               names.size() == 1 ? "is" : "are", Names(names));
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "no_optimizer", names.front(),
+                    Measured("trainable parameters in no optimizer", static_cast<double>(names.size()), ">"),
+                    fmt::format("{} of {} {} in no optimizer and will never change: {}",
+                                base::Counted(names.size(), "trainable parameter"), RootOf(names.front()),
+                                names.size() == 1 ? "is" : "are", Names(names))));
   }
 
  private:
@@ -188,15 +182,13 @@ class NoOptimizer : public Detector {
       return;
     std::vector<std::string> where;
     for (const auto& one : json["where"]) where.push_back(one.is_string() ? one.get<std::string>() : "");
-    Finding finding = MakeFinding(step, "no_optimizer", where.front());
-    finding.measure = "parameters that no module and no optimizer has";
-    finding.value = json["parameters"].get<double>();
-    finding.comparison = ">";
-    finding.text = fmt::format(
-        "{} of layers in {}, a plain list or dict, get a gradient and are in no optimizer, because the model "
-        "does not know them: nn.ModuleList and nn.ModuleDict register their layers",
-        base::Counted(json["parameters"].get<uint64_t>(), "parameter"), Names(where));
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(
+        step, "no_optimizer", where.front(),
+        Measured("parameters that no module and no optimizer has", json["parameters"].get<double>(), ">"),
+        fmt::format(
+            "{} of layers in {}, a plain list or dict, get a gradient and are in no optimizer, because the "
+            "model does not know them: nn.ModuleList and nn.ModuleDict register their layers",
+            base::Counted(json["parameters"].get<uint64_t>(), "parameter"), Names(where))));
   }
 
   int steps_ = 0;
@@ -218,14 +210,10 @@ class LossSign : public Detector {
     steps_ = negative ? steps_ + 1 : 0;
     if (steps_ < kSteps) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "loss_sign", loss.name);
-    finding.measure = "what is differentiated";
-    finding.value = *differentiated;
-    finding.comparison = "=";
-    finding.threshold = -loss.value;
-    finding.text = fmt::format("{} is {:.4g}, and backward was called on {:.4g}: its negative, for {} steps",
-                               loss.name, loss.value, *differentiated, steps_);
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(
+        step, "loss_sign", loss.name, Measured("what is differentiated", *differentiated, "=", -loss.value),
+        fmt::format("{} is {:.4g}, and backward was called on {:.4g}: its negative, for {} steps", loss.name,
+                    loss.value, *differentiated, steps_)));
   }
 
   // Who maximises what others minimise does so on purpose: a generator its judge's loss.
@@ -258,15 +246,12 @@ class LearningRate : public Detector {
     // A schedule's last rate may be zero; report only a rate that stays zero.
     if (rate == 0 && ++zeros_ == kSteps) {
       told_ = true;
-      Finding finding = MakeFinding(step, "zero_rate", name);
-      finding.measure = "learning rate";
-      finding.value = 0;
-      finding.comparison = "=";
-      finding.text = before_.seen() > 0
-                         ? fmt::format("the learning rate has been 0 for {} steps, and was {:.3g} before",
-                                       zeros_, before_.last())
-                         : fmt::format("the learning rate has been 0 for {} steps, since the first", zeros_);
-      findings->push_back(std::move(finding));
+      findings->push_back(MakeFinding(
+          step, "zero_rate", name, Measured("learning rate", 0, "="),
+          before_.seen() > 0
+              ? fmt::format("the learning rate has been 0 for {} steps, and was {:.3g} before", zeros_,
+                            before_.last())
+              : fmt::format("the learning rate has been 0 for {} steps, since the first", zeros_)));
       return;
     }
     if (rate > 0) {
@@ -288,14 +273,10 @@ class LearningRate : public Detector {
     }
     if (cut_from_ == 0 || ++cut_steps_ < kSteps / 2) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "rate_cut", name);
-    finding.measure = "learning rate";
-    finding.value = rate;
-    finding.comparison = "<=";
-    finding.threshold = cut_from_ / 1000;
-    finding.text = fmt::format("the learning rate fell from {:.3g} to {:.3g} from one step to the next",
-                               cut_from_, rate);
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "rate_cut", name, Measured("learning rate", rate, "<=", cut_from_ / 1000),
+                    fmt::format("the learning rate fell from {:.3g} to {:.3g} from one step to the next",
+                                cut_from_, rate)));
   }
 
   // What is set for some hundred steps at a time does not jump between them.
@@ -310,14 +291,10 @@ class LearningRate : public Detector {
  private:
   static void Jumped(const Digest& step, const std::string& name, double rate, double largest,
                      std::vector<Finding>* findings) {
-    Finding finding = MakeFinding(step, "rate_jump", name);
-    finding.measure = "learning rate";
-    finding.value = rate;
-    finding.comparison = ">";
-    finding.threshold = 50 * largest;
-    finding.text = fmt::format("the learning rate is {:.3g}, {:.3g} times its largest so far ({:.3g})", rate,
-                               rate / largest, largest);
-    findings->push_back(std::move(finding));
+    findings->push_back(
+        MakeFinding(step, "rate_jump", name, Measured("learning rate", rate, ">", 50 * largest),
+                    fmt::format("the learning rate is {:.3g}, {:.3g} times its largest so far ({:.3g})", rate,
+                                rate / largest, largest)));
   }
 
   History before_{5};  // not of zeros
@@ -362,16 +339,11 @@ class ClippedAway : public Detector {
     steps_ = left < 1e-3 && Tiny(step) ? steps_ + 1 : 0;
     if (steps_ < kSteps) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "clipped_away", "context/grad_norm");
-    finding.measure = "share of the gradients that clipping left";
-    finding.value = left;
-    finding.comparison = "<";
-    finding.threshold = 1e-3;
-    finding.text = fmt::format(
-        "clipping cut the norm of the gradients from {:.3g} to {:.3g}, and to less than a thousandth for {} "
-        "steps",
-        *before, *step.gradient_norm(), steps_);
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(step, "clipped_away", "context/grad_norm",
+                                    Measured("share of the gradients that clipping left", left, "<", 1e-3),
+                                    fmt::format("clipping cut the norm of the gradients from {:.3g} to "
+                                                "{:.3g}, and to less than a thousandth for {} steps",
+                                                *before, *step.gradient_norm(), steps_)));
   }
 
  private:
@@ -429,14 +401,11 @@ class SameBatch : public Detector {
     const int enough = turns_ > 0 ? std::max(5, 2 * longest_ + 1) : 5;
     if (same_ < enough || changed_ < 3) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "same_batch", "context/batch_fingerprint");
-    finding.measure = turns_ > 0 ? "turns with the same batch" : "steps with the same batch";
-    finding.value = same_;
-    finding.comparison = ">=";
-    finding.threshold = enough;
-    finding.text = fmt::format("the last {} {} were given the same batch, and those before it others", same_,
-                               turns_ > 0 ? "turns of an optimizer" : "steps");
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(
+        step, "same_batch", "context/batch_fingerprint",
+        Measured(turns_ > 0 ? "turns with the same batch" : "steps with the same batch", same_, ">=", enough),
+        fmt::format("the last {} {} were given the same batch, and those before it others", same_,
+                    turns_ > 0 ? "turns of an optimizer" : "steps")));
   }
 
   void Returns(int64_t) override {
@@ -492,15 +461,12 @@ class GradientsKept : public Detector {
     int& steps = steps_[of] = kept.value_or(0) > 0 ? steps_[of] + 1 : 0;
     if (steps < kSteps || told_) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "gradients_kept", "context/gradients_kept" + of);
-    finding.measure = "steps whose gradients were added to those of the step before";
-    finding.value = steps;
-    finding.comparison = ">=";
-    finding.threshold = kSteps;
-    finding.text = fmt::format(
-        "in {} steps {}in a row backward began with the gradients of the step before, and added to them",
-        steps, of.empty() ? "" : "of " + of.substr(1) + " ");
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(
+        step, "gradients_kept", "context/gradients_kept" + of,
+        Measured("steps whose gradients were added to those of the step before", steps, ">=", kSteps),
+        fmt::format(
+            "in {} steps {}in a row backward began with the gradients of the step before, and added to them",
+            steps, of.empty() ? "" : "of " + of.substr(1) + " ")));
   }
 
   std::map<std::string, int> steps_;  // in a row; by "/" and the optimizer's label where there are several
@@ -524,8 +490,8 @@ class LossBroadcast : public Detector {
     finding.value = 1;
     finding.comparison = "=";
     finding.text = fmt::format(
-        "the loss was given predictions of shape {} and targets of shape {}: each is compared "
-        "with every other",
+        "the loss was given predictions of shape {} and targets of shape {}: each is compared with every "
+        "other",
         part("input"), part("target"));
     findings->push_back(std::move(finding));
   }
@@ -555,16 +521,11 @@ class RateGone : public Detector {
     // The end of a cosine is as small, for some steps of many.
     if (steps_ < std::max<int64_t>(2 * kSteps, seen_ / 10)) return;
     told_ = true;
-    Finding finding = MakeFinding(step, "rate_gone", name);
-    finding.measure = "learning rate";
-    finding.value = rate;
-    finding.comparison = "<";
-    finding.threshold = 1e-5 * largest_;
-    finding.text = fmt::format(
-        "the learning rate has decayed from {:.3g} to {:.3g}, and has been below a hundred-thousandth for {} "
-        "steps",
-        largest_, rate, steps_);
-    findings->push_back(std::move(finding));
+    findings->push_back(MakeFinding(step, "rate_gone", name,
+                                    Measured("learning rate", rate, "<", 1e-5 * largest_),
+                                    fmt::format("the learning rate has decayed from {:.3g} to {:.3g}, and "
+                                                "has been below a hundred-thousandth for {} steps",
+                                                largest_, rate, steps_)));
   }
 
  private:
