@@ -19,7 +19,7 @@ from __future__ import annotations
 import platform
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -102,6 +102,12 @@ def _same_objects(groups: Any, options: Sequence[Any]) -> bool:
             if group.get(key) is not value:
                 return False
     return len(groups) == len(options)
+
+
+class _Looks(Protocol):
+    """Looks at something of a training, and can be given up alone."""
+
+    def give_up(self) -> None: ...
 
 
 class Context(BaseContext):
@@ -197,47 +203,34 @@ class Context(BaseContext):
         if not self.enabled or session.idle[TRAIN]:
             return
         if self.data.due:
-            try:
-                self.own_losses.differentiated(tensors)
-            except BaseException as error:
-                session.guard.failed("a loss of the script's own", error, self.own_losses.give_up)
-            try:
-                self.data.differentiated(tensors)
-            except BaseException as error:
-                session.guard.failed("labels", error, self.data.give_up)
+            self._look("a loss of the script's own", self.own_losses, self.own_losses.differentiated, tensors)
+            self._look("labels", self.data, self.data.differentiated, tensors)
         if self.random_numbers.due:
-            self._look_at_random_numbers(self.random_numbers.look)
+            self._look("random numbers", self.random_numbers, self.random_numbers.look)
         if self.loss_graph.due:
-            try:
-                self.settings.differentiated()
-                self.loss_graph.differentiated(tensors, self._batch[0] if self._batch else -1)
-            except BaseException as error:
-                session.guard.failed("what a loss is made of", error, self._give_up_looking)
+            self._look("what a loss is made of", self, self._differentiated, tensors)
         if self.unregistered.due and self.data.steps >= AFTER:
-            try:
-                self.unregistered.look(tensors)
-            except BaseException as error:
-                session.guard.failed("layers in a list", error, self.unregistered.give_up)
+            self._look("layers in a list", self.unregistered, self.unregistered.look, tensors)
         if self.made_anew.due:
-            try:
-                self.made_anew.look(tensors)
-            except BaseException as error:
-                session.guard.failed("layers that are made anew", error, self.made_anew.give_up)
+            self._look("layers that are made anew", self.made_anew, self.made_anew.look, tensors)
         if self.lone.due:
-            try:
-                self.lone.look(tensors)
-            except BaseException as error:
-                session.guard.failed("parameters that stand alone", error, self.lone.give_up)
+            self._look("parameters that stand alone", self.lone, self.lone.look, tensors)
 
-    def _give_up_looking(self) -> None:
+    def _look(self, at: str, whose: _Looks, look: Callable[..., Any], *args: Any) -> Any:
+        """`look(*args)`, and None where that fails: what fails again and again is given up, alone."""
+        try:
+            return look(*args)
+        except BaseException as error:
+            self.session.guard.failed(at, error, whose.give_up)
+
+    def _differentiated(self, tensors: torch.Tensor | Sequence[torch.Tensor]) -> None:
+        self.settings.differentiated()
+        self.loss_graph.differentiated(tensors, self._batch[0] if self._batch else -1)
+
+    def give_up(self) -> None:
+        """What losses are made of and given."""
         self.settings.give_up()
         self.loss_graph.give_up()
-
-    def _look_at_random_numbers(self, look: Callable[..., None], *args: Any) -> None:
-        try:
-            look(*args)
-        except BaseException as error:
-            self.session.guard.failed("random numbers", error, self.random_numbers.give_up)
 
     def clipped(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Gradients are clipped by a function that is given these behind the parameters."""
@@ -271,32 +264,26 @@ class Context(BaseContext):
         if module is not None and self.enabled:
             self._forward_begins(module, args, kwargs)
         if self.data.due and self.enabled:
-            try:
-                self.arguments.given(args, kwargs)
-                self.held_out.trained_on(args, kwargs)
-                self.data.given(args, kwargs)
-            except BaseException as error:
-                self.session.guard.failed("the model's input", error, self.data.give_up)
+            self._look("the model's input", self.data, self._given, args, kwargs)
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.arguments.given(args, kwargs)
+        self.held_out.trained_on(args, kwargs)
+        self.data.given(args, kwargs)
 
     def _forward_begins(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.random_numbers.due:
-            self._look_at_random_numbers(self.random_numbers.forward_begins)
+            self._look("random numbers", self.random_numbers, self.random_numbers.forward_begins)
         if self.batch_axis.due:
-            try:
-                self.batch_axis.forward_begins(module, args, kwargs)
-            except BaseException as error:
-                self.session.guard.failed("axes of sequences", error, self.batch_axis.give_up)
+            self._look("axes of sequences", self.batch_axis, self.batch_axis.forward_begins, module, args, kwargs)
 
     @unseen
     def evaluated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Numbers | None:
         """A forward in evaluation mode is given these. For `add_fed`, if it becomes a step."""
         if not self.enabled or self.session.idle[EVAL]:
             return None
-        try:
-            return self.held_out.given(args, kwargs)
-        except BaseException as error:
-            self.session.guard.failed("an evaluation's input", error, self.held_out.give_up)
-            return None
+        numbers: Numbers | None = self._look("an evaluation's input", self.held_out, self.held_out.given, args, kwargs)
+        return numbers
 
     def add_fed(self, numbers: Numbers | None) -> None:
         for name, number in numbers or ():
@@ -305,10 +292,7 @@ class Context(BaseContext):
     def gave(self, output: Any) -> None:
         """A model returned `output`, in training."""
         if self.data.due and self.enabled and not self.session.idle[TRAIN]:
-            try:
-                self.own_losses.gave(output)
-            except BaseException as error:
-                self.session.guard.failed("the model's output", error, self.own_losses.give_up)
+            self._look("the model's output", self.own_losses, self.own_losses.gave, output)
 
     @unseen
     def compared(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
@@ -319,33 +303,32 @@ class Context(BaseContext):
         if session.evaluations.evaluating or session.forward is not None or session.elsewhere():
             return
         if self.data.due and function in COMPARED:
-            try:
-                self.data.compared(function, args[0] if args else kwargs.get("input"),
-                                   args[1] if len(args) > 1 else kwargs.get("target"),
-                                   options_of(function, args, kwargs))
-            except BaseException as error:
-                session.guard.failed("labels", error, self.data.give_up)
+            self._look("labels", self.data, self._labelled, function, args, kwargs)
         if self.batch_axis.due and function in COMPARED:
             self.batch_axis.compared(args[1] if len(args) > 1 else kwargs.get("target"))
         if self.loss_graph.due:
-            try:
-                if self.settings.due:
-                    self.settings.compared(function, args, kwargs)
-                self.loss_graph.returned(result)
-                if function in FUNCTIONS:
-                    self.loss_graph.compared(function, args, kwargs)
-            except BaseException as error:
-                session.guard.failed("what a loss is given", error, self._give_up_looking)
+            self._look("what a loss is given", self, self._returned, function, args, kwargs, result)
+
+    def _labelled(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.data.compared(function, args[0] if args else kwargs.get("input"),
+                           args[1] if len(args) > 1 else kwargs.get("target"), options_of(function, args, kwargs))
+
+    def _returned(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        if self.settings.due:
+            self.settings.compared(function, args, kwargs)
+        self.loss_graph.returned(result)
+        if function in FUNCTIONS:
+            self.loss_graph.compared(function, args, kwargs)
 
     def bad_loss(self) -> None:
         """backward is about to run on what is not finite."""
         # A step that is not recorded has no input of its own: numbers would go into a later one.
         if not self.enabled or self.session.idle[TRAIN]:
             return
-        try:
-            self.data.bad_loss(self.session.losses.origins.first_input())
-        except BaseException as error:
-            self.session.guard.failed("the model's input", error, self.data.give_up)
+        self._look("the model's input", self.data, self._bad_loss)
+
+    def _bad_loss(self) -> None:
+        self.data.bad_loss(self.session.losses.origins.first_input())
 
     def take_batch(self, batch: Batch | None) -> None:
         """Of `batch_of`: of a training forward. Of several in a step the last one's size counts, and the mark of all
@@ -489,7 +472,7 @@ class Context(BaseContext):
         numbers = self.arguments.take()
         is_first = self.session.steps_closed != self._looked_in
         if self.random_numbers.due:
-            self._look_at_random_numbers(self.random_numbers.optimizer_steps, serial, is_first)
+            self._look("random numbers", self.random_numbers, self.random_numbers.optimizer_steps, serial, is_first)
         if not is_first:
             return
         self._looked_in = self.session.steps_closed
@@ -497,15 +480,9 @@ class Context(BaseContext):
             self.add(name, number)
         self.own_losses.step_ends()
         if self.made_anew.due:
-            try:
-                self.made_anew.step_ends()
-            except BaseException as error:
-                self.session.guard.failed("layers that are made anew", error, self.made_anew.give_up)
+            self._look("layers that are made anew", self.made_anew, self.made_anew.step_ends)
         if self.lone.due:
-            try:
-                self.lone.step_ends()
-            except BaseException as error:
-                self.session.guard.failed("parameters that stand alone", error, self.lone.give_up)
+            self._look("parameters that stand alone", self.lone, self.lone.step_ends)
         if self.batch_axis.due:
             self.batch_axis.step_ends()
         if self.loss_graph.due:

@@ -4,9 +4,10 @@ in a plain list, which `parameters()` does not give, and one whose copy is kept:
     topic lone_parameters      {"where": ["Net.scales"], "shapes": [[8], [8]], "elements": 16}
 
 Looked for twice, in the third step and LATER steps on, and the second time only if there was one in the first: an
-nn.Parameter that is the same one still, with the same numbers, and with the gradient that nobody has taken. `where` is
-an attribute of a model that has one, as far as there is. Meant are anchors (what a model was before): of what has the
-shape of any parameter of the models nothing is said, nor of what is on a device, whose numbers are not waited for.
+nn.Parameter that is the same one still, with the same numbers, and with a gradient that the script has not taken.
+`where` is an attribute of a model that has one, as far as there is. Meant are anchors (what a model was before): of
+what has the shape of any parameter of the models nothing is said, nor of what is on a device, whose numbers are not
+waited for.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tdbg import _capture
 from .graph import leaves
 from .names import live_modules
 from .params import is_plain
+from .ranks import is_distributed
 from .unregistered import MOST_ITEMS, of_optimizers
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ class LoneParameters:
     def step_ends(self) -> None:
         """An optimizer is about to step."""
         self._steps += 1
-        if self._steps == FIRST + 1 and (not self._seen or _is_distributed()):
+        if self._steps == FIRST + 1 and (not self._seen or is_distributed()):     # shards are of its own making
             self.give_up()
         elif self._steps == FIRST + LATER + 1:
             self._tell()
@@ -111,8 +113,3 @@ class LoneParameters:
         self._session.context.topic("lone_parameters", {
             "where": where[:SHOWN], "parameters": len(found), "shapes": [list(p.shape) for p in found[:SHOWN]],
             "elements": sum(p.numel() for p in found)})
-
-
-def _is_distributed() -> bool:
-    """Shards have parameters of their own making."""
-    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .graph import TooLarge, nodes
+from .ranks import is_distributed
 from .unregistered import of_optimizers
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class MadeAnew:
         self._before += [ref for one in found.values() for ref in one.weights]
         if LOOKS in self._in_a_row.values():
             self._tell({kind: new[kind] for kind, steps in self._in_a_row.items() if steps == LOOKS}, reached)
-        if not new or self._steps > LOOKS or _is_distributed():
+        if not new or self._steps > LOOKS or is_distributed():
             self.give_up()
 
     def _tell(self, new: dict[Kind, _Found], reached: set[int]) -> None:
@@ -155,8 +156,3 @@ class MadeAnew:
 
 def _alike(kind: Kind, known: dict[int, torch.Tensor]) -> list[torch.Tensor]:
     return [p for p in known.values() if p.requires_grad and tuple(p.shape) == kind[1]]
-
-
-def _is_distributed() -> bool:
-    """Shards have parameters of their own making."""
-    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())

@@ -53,12 +53,16 @@ class _Rows(NamedTuple):
     scored: Any
 
 
-def _behind(node: Any, passing: frozenset[str]) -> tuple[Any, int]:
-    """What a node's first argument is, without what lies between; and which result of that."""
-    node, number = node.next_functions[0]
+def _through(passing: frozenset[str], node: Any, number: int) -> tuple[Any, int]:
+    """A node, or what lies behind it and others of the names `passing`; and which result of that."""
     while node is not None and name_of(node) in passing:
         node, number = node.next_functions[0]
     return node, number
+
+
+def _behind(node: Any, passing: frozenset[str]) -> tuple[Any, int]:
+    """What a node's first argument is, without what lies between."""
+    return _through(passing, *node.next_functions[0])
 
 
 def _is_over_last(node: Any) -> bool:
@@ -196,11 +200,7 @@ def _from_sums(node: Any) -> OfClasses | None:
     """logsumexp(z, 1) - z[range(n), y]"""
     if name_of(node) != "Sub" or len(node.next_functions) != 2:
         return None
-    whole, pick = (one for one, _ in node.next_functions)
-    while whole is not None and name_of(whole) in SHAPES:
-        whole = whole.next_functions[0][0]
-    while pick is not None and name_of(pick) in SHAPES:
-        pick = pick.next_functions[0][0]
+    whole, pick = (_through(SHAPES, *side)[0] for side in node.next_functions)
     if whole is None or pick is None or name_of(whole) != "Logsumexp" or name_of(pick) not in ("Gather", "Index"):
         return None
     scores, labels = kept_as(whole, "self"), _labels(pick)

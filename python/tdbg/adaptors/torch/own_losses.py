@@ -258,7 +258,7 @@ def pairs_of(difference: Difference, size: int) -> Pairs | None:
     the batch.
 
     The mean of such squares is, but for a constant, that of each prediction from the mean of all targets, so that
-    nobody trains on it on purpose. Of absolute differences some do, as one of several terms (an energy distance).
+    no script trains on it on purpose. On absolute differences some do, as one of several terms (an energy distance).
     """
     node, number = difference.predicted
     given, result = shape_of(node, number), shape_of(difference.made)

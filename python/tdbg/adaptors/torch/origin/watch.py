@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..ranks import is_distributed
 from ..scaler import scale_of
 from ..unseen import hidden
 from . import backward as _backward
@@ -337,5 +338,4 @@ def _version_of(tensor: torch.Tensor) -> int:
 
 
 def _ranks() -> int:
-    distributed = torch.distributed
-    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+    return torch.distributed.get_world_size() if is_distributed() else 1
